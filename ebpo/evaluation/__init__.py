@@ -1,0 +1,1 @@
+"""Evaluation: sampled completions on the benchmarks, graded separately, then scored."""

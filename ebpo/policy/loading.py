@@ -1,0 +1,41 @@
+"""Loading a policy from a folder in the Hugging Face format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_policy(
+    folder: Path, dtype: str = "float32", device: str = "cpu"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, in evaluation mode (no dropout, also in training), and its tokenizer.
+
+    Raises:
+        FileNotFoundError: the folder has no config.json.
+        ValueError: a GPU is asked for and there is none.
+    """
+    if not (folder / "config.json").exists():
+        raise FileNotFoundError(f"{folder}: holds no model (config.json is missing)")
+    require_device(device)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return model.to(device).eval(), tokenizer
+
+
+def require_device(device: str) -> None:
+    """Raises ValueError where the configuration asks for a GPU that this machine does not have."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "training.device: 'cuda' is configured, but this machine has no usable GPU; allowed here: 'cpu'"
+        )
+
+
+def set_determinism(threads: int) -> None:
+    """Fixes the number of CPU threads and refuses non-deterministic kernels."""
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)

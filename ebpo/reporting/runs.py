@@ -1,0 +1,78 @@
+"""Training runs as the figures and the report read them: configuration, metrics, summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ebpo.config import RunId, read_run_config
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: what it is, its target of steps, its metrics indexed by step, and its summary ({} if there is none)."""
+
+    id: RunId
+    steps: int
+    metrics: pd.DataFrame
+    summary: dict[str, Any]
+
+    def series(self, key: str) -> pd.Series[float]:
+        """The recorded values of a metric, indexed by step; empty if it was never recorded."""
+        if key not in self.metrics.columns:
+            return pd.Series(dtype="float64")
+        return self.metrics[key].dropna().astype("float64")
+
+
+def read_run(folder: Path) -> Run:
+    """Reads a run's folder.
+
+    Raises:
+        FileNotFoundError: the folder, its config.yaml or its metrics.jsonl is missing.
+        ValueError: a file is malformed, or a step occurs twice.
+    """
+    for name in ("config.yaml", "metrics.jsonl"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"run {folder}: {name} is missing")
+    config = read_run_config(folder / "config.yaml")
+    path = folder / "metrics.jsonl"
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        row = _parse(line, f"{path}:{number}")
+        if not isinstance(row.get("step"), int):
+            raise ValueError(f"{path}:{number}: step is {row.get('step')!r}; it must be a whole number")
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}: holds no step")
+    metrics = pd.DataFrame(rows).set_index("step").sort_index()
+    if metrics.index.has_duplicates:
+        raise ValueError(f"{path}: step {metrics.index[metrics.index.duplicated()][0]} occurs twice")
+    summary = folder / "summary.json"
+    found = _parse(summary.read_text(encoding="utf-8"), str(summary)) if summary.is_file() else {}
+    return Run(config.run, config.training.steps, metrics, found)
+
+
+def read_runs(folders: Iterable[Path]) -> list[Run]:
+    """Reads several runs. Raises like `read_run`, and ValueError if two folders hold the same run."""
+    runs: dict[str, Run] = {}
+    for folder in folders:
+        run = read_run(folder)
+        if run.id.folder in runs:
+            raise ValueError(f"run {folder}: {run.id.folder} was given twice")
+        runs[run.id.folder] = run
+    return list(runs.values())
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: must be a JSON object, not {type(value).__name__}")
+    return value

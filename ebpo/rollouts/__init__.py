@@ -1,0 +1,1 @@
+"""Rollouts: sampled completions of prompts, token ids in and token ids out."""

@@ -1,0 +1,1 @@
+"""Training: the loop, the prompt stream, batches and log-probs, metrics, checkpoints."""

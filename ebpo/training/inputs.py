@@ -1,0 +1,54 @@
+"""Reads a run's input files, and the digest that ties checkpoints to them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ebpo.config import RunConfig, dump_yaml
+from ebpo.files import file_digest
+from ebpo.problems.record import read_problems
+from ebpo.training.trainer import TrainingInputs
+
+
+def read_inputs(
+    config: RunConfig,
+    *,
+    policy: Path,
+    train: Path,
+    validation: Path,
+    topics: Path | None = None,
+    difficulty: Path | None = None,
+) -> TrainingInputs:
+    """The run's inputs; problem sets that are missing, empty or lack a column are named.
+
+    Raises:
+        ValueError: a table is empty or lacks a column.
+        FileNotFoundError: a file is missing.
+    """
+    problems = {name: read_problems(path) for name, path in (("train", train), ("validation", validation))}
+    for name, path in (("train", train), ("validation", validation)):
+        if not problems[name]:
+            raise ValueError(f"{path}: holds no problem; {name} needs at least one")
+    digest = hashlib.sha256(dump_yaml(config).encode())
+    for source in (policy, train, validation, topics, difficulty):
+        digest.update((file_digest(source) if source else "none").encode())
+    return TrainingInputs(
+        policy=policy,
+        train=problems["train"],
+        validation=problems["validation"],
+        topics={i: str(v) for i, v in _column(topics, "topic")} if topics else None,
+        pass_rates={i: float(v) for i, v in _column(difficulty, "pass_rate")} if difficulty else None,
+        digest=digest.hexdigest(),
+    )
+
+
+def _column(path: Path, name: str) -> Iterator[tuple[str, Any]]:
+    frame = pd.read_parquet(path)
+    if name not in frame.columns:
+        raise ValueError(f"{path}: column {name!r} is missing; it has {list(frame.columns)}")
+    return zip(frame["id"], frame[name], strict=True)

@@ -1,0 +1,35 @@
+"""Trains one run from its config.yaml. Reads the files named; writes model/, metrics.jsonl and summary.json."""
+
+import argparse
+from pathlib import Path
+
+from ebpo.cli import run
+from ebpo.config import read_run_config
+from ebpo.training.inputs import read_inputs
+from ebpo.training.trainer import train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="the run's config.yaml")
+    parser.add_argument("--policy", type=Path, required=True, help="folder of the base policy")
+    parser.add_argument("--train", type=Path, required=True, help="training problems (parquet)")
+    parser.add_argument("--validation", type=Path, required=True, help="validation problems (parquet)")
+    parser.add_argument("--topics", type=Path, help="topic of each training problem (parquet)")
+    parser.add_argument("--difficulty", type=Path, help="pass rate of each training problem (parquet)")
+    parser.add_argument("--out", type=Path, required=True, help="the run's folder")
+    args = parser.parse_args()
+    config = read_run_config(args.config)
+    inputs = read_inputs(
+        config,
+        policy=args.policy,
+        train=args.train,
+        validation=args.validation,
+        topics=args.topics,
+        difficulty=args.difficulty,
+    )
+    train(config, inputs, args.out)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,80 @@
+"""Figures: same input, same bytes; what is missing is said."""
+
+import json
+
+import pytest
+from synthetic_experiment import Experiment
+
+from ebpo.reporting.figures import curves, main_figure, penalty, prior, seed_mean, smoothing_window
+from ebpo.reporting.runs import read_run, read_runs
+from ebpo.reporting.scores import read_scores
+from ebpo.reporting.style import method_colours, save, style
+
+COLOURS = method_colours(["grpo", "ebpo"])
+
+
+def test_published_methods_keep_their_colour_and_others_get_one_of_their_own() -> None:
+    colours = method_colours(["grpo", "ebpo_beta", "ebpo", "other"])
+    assert colours["grpo"] == method_colours(["ebpo"])["grpo"]
+    assert len(set(colours.values())) == len(colours)
+
+
+def test_a_figure_written_twice_has_the_same_bytes(experiment: Experiment, tmp_path) -> None:
+    runs = read_runs(experiment.runs)
+    for name in ("one", "two"):
+        with style():
+            figure = penalty(runs, COLOURS)
+        save(figure, tmp_path / name)
+    for suffix in (".svg", ".png"):
+        assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
+    svg = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert "GRPO: always 0" in svg  # text is text
+    assert "<dc:date>" not in svg
+
+
+def test_runs_without_a_prior_are_said_to_have_none(experiment: Experiment) -> None:
+    runs = [run for run in read_runs(experiment.runs) if run.id.method == "grpo"]
+    for figure in (prior(runs, COLOURS), penalty(runs, COLOURS)):
+        assert "EBPO was not trained" in figure.texts[0].get_text()
+
+
+def test_a_metric_that_a_run_lacks_is_named_in_the_figure(experiment: Experiment) -> None:
+    runs = [run for run in read_runs(experiment.runs) if run.id.method in ("grpo", "ebpo")]
+    with style():
+        figure = curves(runs, COLOURS, "ebpo/tau2", "tau2")
+    assert "Not recorded: GRPO (easy to hard), GRPO (topic)." in figure.get_supxlabel()
+
+
+def test_main_figure_names_a_missing_run(experiment: Experiment) -> None:
+    runs = [run for run in read_runs(experiment.runs) if run.id.method != "dapo"]
+    with pytest.raises(ValueError, match="runs/demo/dapo-topic/G4: 0 of 1 seeds"):
+        main_figure(experiment.config, runs, read_scores(experiment.scores), method_colours([]))
+
+
+def test_seed_mean_and_smoothing_window(experiment: Experiment) -> None:
+    run = read_run(experiment.runs[0])
+    assert seed_mean([run, run], "reward").equals(run.series("reward"))
+    assert [smoothing_window(steps) for steps in (4, 40, 100)] == [1, 5, 11]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"step": 1}\n{"step"', ":2: not valid JSON"),
+        ('{"step": 1}\n{"step": 1}\n', "step 1 occurs twice"),
+        ('{"reward": 1}\n', ":1: step is None"),
+        ("", "holds no step"),
+    ],
+)
+def test_malformed_metrics_are_named(experiment: Experiment, text: str, message: str) -> None:
+    (experiment.runs[0] / "metrics.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message) as error:
+        read_run(experiment.runs[0])
+    assert "metrics.jsonl" in str(error.value)
+
+
+def test_summary_is_optional(experiment: Experiment) -> None:
+    summary = experiment.runs[0] / "summary.json"
+    assert read_run(experiment.runs[0]).summary == json.loads(summary.read_text())
+    summary.unlink()
+    assert read_run(experiment.runs[0]).summary == {}

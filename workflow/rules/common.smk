@@ -1,0 +1,151 @@
+# Shared by all rules: the validated experiment, its paths, and small input functions. No torch here: every job on a
+# cluster parses this again.
+import os
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(workflow.basedir).parent
+sys.path.insert(0, str(REPOSITORY))
+
+from ebpo.config import (
+    ConfigError,
+    comparison_runs,
+    dump_yaml,
+    job_sections,
+    parse_config,
+)
+from ebpo.workflow import (
+    clear_stale_lock,
+    code_digest,
+    record_process,
+    use_this_checkout,
+)
+
+use_this_checkout()
+
+try:
+    EXPERIMENT = parse_config(config)
+except ConfigError as error:
+    print(error, file=sys.stderr)
+    sys.exit(1)
+
+for name in clear_stale_lock(Path(".snakemake")):
+    print(
+        f"the process that held the lock was killed; lock {name} removed",
+        file=sys.stderr,
+    )
+
+ROOT = f"results/{EXPERIMENT.experiment}"
+RUNS = EXPERIMENT.runs()
+RUN_OF = {run.folder: run for run in RUNS}
+SECTIONS = {**job_sections(EXPERIMENT), "experiment": EXPERIMENT}
+BENCHMARKS = [
+    f"{ROOT}/data/benchmarks/{name}.parquet"
+    for name in EXPERIMENT.evaluation.benchmarks
+]
+POLICIES = [*(f"base/{model}" for model in EXPERIMENT.models), *RUN_OF]
+SCORES = [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in POLICIES]
+THREADS = EXPERIMENT.training.threads
+GPUS = EXPERIMENT.resources.gpus
+MEMORY = EXPERIMENT.resources.mem_mb
+
+# The parts of the code that decide what a rule writes.
+FOUNDATION = ["ebpo/files.py", "ebpo/seeds.py", "ebpo/problems/record.py"]
+SAMPLING = [*FOUNDATION, "ebpo/rollouts", "ebpo/prompts.py", "ebpo/policy/loading.py"]
+
+PAPER = "config/paper_results.csv"
+TABLES = [
+    f"{ROOT}/tables/{comparison}.{suffix}"
+    for comparison in EXPERIMENT.comparisons
+    for suffix in ("csv", "md", "tex")
+]
+MAIN_TABLE = f"{ROOT}/tables/{next(iter(EXPERIMENT.comparisons))}.md"
+FIGURE_NAMES = [
+    "main",
+    "reward",
+    "grad_norm",
+    "entropy",
+    "kl_step",
+    "validation",
+    "prior",
+    "penalty",
+]
+FIGURES = [
+    f"{ROOT}/figures/{name}.{suffix}"
+    for name in FIGURE_NAMES
+    for suffix in ("svg", "png")
+]
+MAIN_FIGURE = f"{ROOT}/figures/main.png"
+REPORT = f"{ROOT}/report.html"
+RUN = "runs/{model}/{method}-{order}/G{group_size}/seed{seed}"
+
+
+wildcard_constraints:
+    model=r"[a-z0-9][a-z0-9_.-]*",
+    method=r"[a-z][a-z0-9_]*",
+    order=r"shuffle|topic|difficulty",
+    group_size=r"\d+",
+    seed=r"\d+",
+    section=r"[a-z0-9_.-]+",
+    comparison=r"[a-z][a-z0-9_]*",
+    policy=r"base/[a-z0-9_.-]+|runs/[a-z0-9_.-]+/[a-z0-9_]+-[a-z]+/G\d+/seed\d+",
+
+
+def model_of(policy):
+    """The base model's name of a policy's folder: base/MODEL or runs/MODEL/..."""
+    return policy.split("/")[1]
+
+
+def identity_of(policy):
+    """What the scores of a policy say about themselves, as JSON."""
+    import json
+
+    if policy in RUN_OF:
+        return json.dumps(RUN_OF[policy].model_dump())
+    return json.dumps(
+        dict(model=model_of(policy), method="base", order="", group_size="", seed="")
+    )
+
+
+def output_folder(wildcards, output):
+    """The folder of a rule's first output."""
+    return str(Path(output[0]).parent)
+
+
+def run_of(wildcards):
+    """The run that wildcards point to; only runs of the configuration exist."""
+    folder = RUN.format(**wildcards)
+    if folder not in RUN_OF:
+        raise ValueError(
+            f"{folder} is no run of this configuration; it has: {', '.join(RUN_OF)}"
+        )
+    return RUN_OF[folder]
+
+
+def prior_inputs(wildcards):
+    """Cluster tables that the run reads: topics for their order or a prior per cluster, pass rates for their order."""
+    run = run_of(wildcards)
+    inputs = {}
+    if (
+        run.order == "topic"
+        or getattr(EXPERIMENT.methods[run.method], "scope", None) == "cluster"
+    ):
+        inputs["topics"] = f"{ROOT}/clusters/topics.parquet"
+    if run.order == "difficulty":
+        inputs["difficulty"] = f"{ROOT}/clusters/{run.model}/difficulty.parquet"
+    return inputs
+
+
+def prior_arguments(wildcards):
+    """The same as command-line arguments."""
+    return " ".join(
+        f"--{name} {path}" for name, path in prior_inputs(wildcards).items()
+    )
+
+
+def comparison_scores(wildcards):
+    """Scores of a comparison's runs, and of their base policies."""
+    comparison = EXPERIMENT.comparisons[wildcards.comparison]
+    policies = [f"base/{model}" for model in comparison.models]
+    policies += [run.folder for run in comparison_runs(comparison)]
+    return [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in policies]

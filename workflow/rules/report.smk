@@ -1,0 +1,77 @@
+rule table:
+    input:
+        config=f"{ROOT}/config/experiment.yaml",
+        scores=comparison_scores,
+        paper=PAPER,
+    output:
+        multiext(f"{ROOT}/tables/{{comparison}}", ".csv", ".md", ".tex"),
+    log:
+        f"{ROOT}/logs/table/{{comparison}}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        prefix=lambda wildcards, output: os.path.splitext(output[0])[0],
+        code=code_digest("ebpo/reporting/tables.py", "scripts/tables.py"),
+    shell:
+        "python scripts/tables.py --config {input.config} --comparison {wildcards.comparison} "
+        "--scores {input.scores} --paper {input.paper} --out {params.prefix} 2>&1 | tee {log}"
+
+
+rule draw_figures:
+    input:
+        config=f"{ROOT}/config/experiment.yaml",
+        metrics=[f"{ROOT}/{run.folder}/metrics.jsonl" for run in RUNS],
+        scores=SCORES,
+    output:
+        FIGURES,
+    log:
+        f"{ROOT}/logs/figures.log",
+    benchmark:
+        f"{ROOT}/benchmarks/figures.tsv"
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=MEMORY,
+        runtime=10,
+    params:
+        runs=[f"{ROOT}/{run.folder}" for run in RUNS],
+        out=output_folder,
+        code=code_digest("ebpo/reporting", "scripts/figures.py"),
+    shell:
+        "python scripts/figures.py --config {input.config} --runs {params.runs} --scores {input.scores} "
+        "--out {params.out} 2>&1 | tee {log}"
+
+
+rule report:
+    input:
+        config=f"{ROOT}/config/experiment.yaml",
+        tables=TABLES,
+        figures=FIGURES,
+        summaries=[f"{ROOT}/{run.folder}/summary.json" for run in RUNS],
+        topics=f"{ROOT}/clusters/topics.json",
+    output:
+        REPORT,
+    log:
+        f"{ROOT}/logs/report.log",
+    benchmark:
+        f"{ROOT}/benchmarks/report.tsv"
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        tables=[f"{ROOT}/tables/{comparison}" for comparison in EXPERIMENT.comparisons],
+        figures=lambda wildcards, input: str(Path(input.figures[0]).parent),
+        runs=[f"{ROOT}/{run.folder}" for run in RUNS],
+        code=code_digest("ebpo/reporting", "scripts/report.py"),
+    shell:
+        "python scripts/report.py --config {input.config} --tables {params.tables} --figures {params.figures} "
+        "--runs {params.runs} --topics {input.topics} "
+        "--commit $(git rev-parse --short HEAD 2> /dev/null || echo unknown) --out {output} 2>&1 | tee {log}"

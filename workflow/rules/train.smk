@@ -1,0 +1,56 @@
+localrules:
+    run_config,
+
+
+rule run_config:
+    output:
+        f"{ROOT}/{RUN}/config.yaml",
+    log:
+        f"{ROOT}/logs/run_config/{RUN}.log",
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        text=lambda wildcards: dump_yaml(EXPERIMENT.run_config(run_of(wildcards))),
+    shell:
+        "printf %s {params.text:q} > {output} 2> {log}"
+
+
+# Checkpoints lie in the run's folder under state/, undeclared: Snakemake never deletes them, a finished run does, and
+# with the folder they are gone.
+rule train:
+    input:
+        unpack(prior_inputs),
+        config=f"{ROOT}/{RUN}/config.yaml",
+        policy=f"{ROOT}/base/{{model}}/policy.json",
+        weights=ancient(f"{ROOT}/base/{{model}}/model"),
+        train=f"{ROOT}/data/train.parquet",
+        validation=f"{ROOT}/data/validation.parquet",
+    output:
+        model=directory(f"{ROOT}/{RUN}/model"),
+        metrics=f"{ROOT}/{RUN}/metrics.jsonl",
+        summary=f"{ROOT}/{RUN}/summary.json",
+    log:
+        f"{ROOT}/logs/train/{RUN}.log",
+    benchmark:
+        f"{ROOT}/benchmarks/train/{RUN}.tsv"
+    conda:
+        "../../envs/gpu.yaml" if GPUS else "../../envs/cpu.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=MEMORY,
+        runtime=EXPERIMENT.resources.train_minutes,
+        gpu=GPUS,
+    params:
+        out=output_folder,
+        priors=prior_arguments,
+        code=code_digest(
+            *SAMPLING,
+            "ebpo/algorithms",
+            "ebpo/clustering/curriculum.py",
+            "ebpo/training",
+            "ebpo/grading",
+            "scripts/train.py",
+        ),
+    shell:
+        "python scripts/train.py --config {input.config} --policy {input.weights} --train {input.train} "
+        "--validation {input.validation} {params.priors} --out {params.out} 2>&1 | tee {log}"
