@@ -63,7 +63,7 @@ def group_rewards(rewards: Tensor, group_ids: Tensor) -> Groups:
     """
     if rewards.ndim != 1 or rewards.shape != group_ids.shape or rewards.numel() == 0:
         raise ValueError(
-            f"rewards {tuple(rewards.shape)} and group_ids {tuple(group_ids.shape)} must be 1-D, of one length, not empty"
+            f"rewards {tuple(rewards.shape)}, group_ids {tuple(group_ids.shape)}: must be 1-D, equally long, not empty"
         )
     if bool(torch.isinf(rewards).any()):
         raise ValueError("rewards must be finite, or NaN for an unscorable completion; an infinite one was given")

@@ -17,7 +17,9 @@ NAN = float("nan")
 def test_grpo_by_hand():
     # (1, 0, 0, 0): mean 1/4, std sqrt(3/4 / 3) = 1/2.
     advantages = grpo_advantages(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4, dtype=torch.int64), 1e-6)
-    torch.testing.assert_close(advantages, torch.tensor([1.5, -0.5, -0.5, -0.5], dtype=torch.float64), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        advantages, torch.tensor([1.5, -0.5, -0.5, -0.5], dtype=torch.float64), rtol=1e-5, atol=0
+    )
 
 
 def test_dr_grpo_by_hand():
@@ -98,7 +100,9 @@ def test_an_empty_batch_has_finite_weights(aggregation):
 
 def test_covariance_by_hand():
     # Advantages 1, 1, -1 with log-probs -1, -2, -3: means 1/3 and -2.
-    cov = covariance(torch.tensor([[-1.0, -2.0, 9.0], [-3.0, 9.0, 9.0], [9.0] * 3]), torch.tensor([1.0, -1.0, 5.0]), MASK)
+    cov = covariance(
+        torch.tensor([[-1.0, -2.0, 9.0], [-3.0, 9.0, 9.0], [9.0] * 3]), torch.tensor([1.0, -1.0, 5.0]), MASK
+    )
     expected = [[2 / 3 * 1, 0, 0], [-4 / 3 * -1, 0, 0], [0, 0, 0]]
     torch.testing.assert_close(cov, torch.tensor(expected, dtype=torch.float64))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ebpo.grading import GradeItem, Grader, Verdict, WorkerStartError, grade
+from ebpo.grading.protocol import read_message, write_message
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,7 +194,7 @@ def test_an_interrupted_batch_leaves_no_stale_reply(monkeypatch: pytest.MonkeyPa
         with pytest.raises(KeyboardInterrupt):
             grader.grade_batch([GradeItem(r"\sqrt{20}", r"\boxed{2\sqrt5}")])
         monkeypatch.undo()
-        verdicts = grader.grade_batch([GradeItem(r"\sqrt{20}", r"\boxed{3\sqrt5+0}")])
+        verdicts = grader.grade_batch([GradeItem(r"\ln 4", r"\boxed{\ln 3}")])  # wrong, but only a worker can tell
     assert verdicts[0].verdict == "wrong"
 
 
@@ -225,6 +226,45 @@ def test_a_forked_child_gets_workers_of_its_own() -> None:
     child.join(timeout=30)
     assert child.exitcode == 0
     assert grade(gold=r"\sqrt{50}", completion=r"\boxed{5\sqrt2}").verdict == "correct"
+
+
+def _grade_with(grader: Grader, queue: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+    verdict = grader.grade(gold=r"\sqrt{20}", completion=r"\boxed{2\sqrt5}")
+    queue.put((verdict.verdict, grader.worker_pids))
+    grader.close()
+
+
+def test_a_forked_child_leaves_the_workers_of_an_inherited_grader_alone() -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with Grader() as grader:
+        grader.grade_batch(GOOD)
+        child = context.Process(target=_grade_with, args=(grader, queue))
+        child.start()
+        verdict, pids = queue.get(timeout=30)
+        child.join(timeout=30)
+        assert verdict == "correct"
+        assert child.exitcode == 0
+        assert not set(pids) & set(grader.worker_pids)
+        assert all(map(is_running, grader.worker_pids))
+        assert grader.grade(gold=r"\sqrt{50}", completion=r"\boxed{5\sqrt2}").verdict == "correct"
+
+
+def test_a_worker_without_a_parent_that_kills_it_ends_by_itself() -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "ebpo.grading.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    assert read_message(worker.stdout) == {"ready": True}
+    request = {"gold": [[SLOW.gold]], "answer": SLOW.completion[7:-1], "answer_type": None, "tolerance": None}
+    write_message(worker.stdin, {**request, "budget_s": 600, "kill_s": 0.3})
+    assert worker.wait(timeout=30) == -signal.SIGVTALRM
+    worker.stdin.close()
+    worker.stdout.close()
 
 
 def run_script(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

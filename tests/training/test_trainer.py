@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from ebpo.config import RunConfig, dump_yaml, parse_config
+from ebpo.config import RunConfig, RunId, dump_yaml, parse_config
 from ebpo.files import file_digest
 from ebpo.grading import Grader
 from ebpo.problems.build import build
@@ -23,6 +23,9 @@ from ebpo.rollouts.protocol import Completion, Sampling
 from ebpo.training.collect import collect, mixed_groups
 from ebpo.training.metrics import step_kl
 from ebpo.training.stream import PromptStream
+
+# Long tests of one worker: in parallel with the whole-workflow tests, not with each other.
+pytestmark = pytest.mark.xdist_group("trainer")
 
 METHODS = ["grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo"]
 
@@ -42,8 +45,7 @@ def problem_files(tiny, tmp_path_factory) -> Path:
 
 
 def run_config(tiny, method: str, steps: int) -> RunConfig:
-    run = next(r for r in tiny.runs() if r.method == method).model_copy(update={"order": "shuffle"})
-    resolved = tiny.run_config(run)
+    resolved = tiny.run_config(RunId(model="demo", method=method, order="shuffle", group_size=4, seed=0))
     return resolved.model_copy(update={"training": resolved.training.model_copy(update={"steps": steps})})
 
 

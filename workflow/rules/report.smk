@@ -2,6 +2,10 @@ rule table:
     input:
         config=f"{ROOT}/config/experiment.yaml",
         scores=comparison_scores,
+        problems=lambda wildcards: [
+            path.replace("scores.csv", "per_problem.csv")
+            for path in comparison_scores(wildcards)
+        ],
         paper=PAPER,
     output:
         multiext(f"{ROOT}/tables/{{comparison}}", ".csv", ".md", ".tex"),
@@ -15,7 +19,7 @@ rule table:
         runtime=10,
     params:
         prefix=lambda wildcards, output: os.path.splitext(output[0])[0],
-        code=code_digest("ebpo/reporting/tables.py", "scripts/tables.py"),
+        code=code_digest("ebpo/reporting", "scripts/tables.py"),
     shell:
         "python scripts/tables.py --config {input.config} --comparison {wildcards.comparison} "
         "--scores {input.scores} --paper {input.paper} --out {params.prefix} 2>&1 | tee {log}"
