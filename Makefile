@@ -27,7 +27,7 @@ format: $(READY)
 
 # The rule graph of README.md; needs Graphviz (dot).
 dag: $(READY)
-	$(BIN)/snakemake --rulegraph all | dot -Tsvg > docs/rulegraph.svg
+	$(BIN)/snakemake --rulegraph dot -- all 2> /dev/null | dot -Tsvg > docs/rulegraph.svg
 
 env: $(READY)
 

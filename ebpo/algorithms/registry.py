@@ -105,7 +105,7 @@ def token_loss(
     if settings.variant == "clip_cov":
         loss = torch.where(selected, surrogate.loss.detach(), surrogate.loss)
     else:
-        # KL-Cov has no ratio clip (the authors' script sets both ranges to 1).
+        # KL-Cov has no ratio clip at all.
         unclipped = -surrogate.ratio * advantages.to(logp.dtype).unsqueeze(-1)
         penalty = settings.kl_cov_coef * (logp - old_logp).abs()
         never = torch.zeros_like(surrogate.clipped_low)

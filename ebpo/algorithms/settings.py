@@ -91,6 +91,8 @@ class DAPOSettings(PolicyLossSettings):
 class EntropyMechSettings(PolicyLossSettings):
     """GRPO's advantage; tokens whose log-prob and advantage covary most are detached or KL-penalised.
 
+    The authors' scripts set both clip ranges to 1 on purpose: the selection takes the ratio clip's place.
+
     Attributes:
         variant: clip_cov detaches `clip_cov_fraction` of the tokens, drawn from those with a covariance in
             [clip_cov_low, clip_cov_high]; kl_cov adds kl_cov_coef * |log ratio| on the `kl_cov_fraction` of
@@ -101,6 +103,8 @@ class EntropyMechSettings(PolicyLossSettings):
 
     algorithm: Literal["entropy_mech"] = "entropy_mech"
     variant: Literal["clip_cov", "kl_cov"] = "clip_cov"
+    clip_low: PositiveFloat = 1.0
+    clip_high: PositiveFloat = 1.0
     std_epsilon: PositiveFloat = 1e-6
     clip_cov_fraction: Fraction = 2e-4
     clip_cov_low: float = 1.0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -22,6 +23,7 @@ def load_policy(
     if not (folder / "config.json").exists():
         raise FileNotFoundError(f"{folder}: holds no model (config.json is missing)")
     require_device(device)
+    disable_progress_bar()  # a bar of an instant load is noise in a job's log
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], local_files_only=True)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return model.to(device).eval(), tokenizer
