@@ -69,7 +69,13 @@ def test_a_second_run_has_nothing_to_do(finished):
 def test_every_run_has_its_steps_and_its_scores(finished):
     root = finished / "results" / "tiny"
     runs = sorted(root.glob("runs/demo/*/G4/seed0"))
-    assert [r.parts[-3] for r in runs] == ["ebpo-difficulty", "ebpo-shuffle", "ebpo-topic", "grpo-difficulty", "grpo-topic"]
+    assert [r.parts[-3] for r in runs] == [
+        "ebpo-difficulty",
+        "ebpo-shuffle",
+        "ebpo-topic",
+        "grpo-difficulty",
+        "grpo-topic",
+    ]
     for run in runs:
         assert len((run / "metrics.jsonl").read_text().splitlines()) == 7
         assert len((run / "evaluation" / "scores.csv").read_text().splitlines()) == 6
@@ -112,7 +118,9 @@ def test_an_ebpo_option_retrains_the_ebpo_runs_alone(finished, tmp_path):
     extra.write_text("methods: {ebpo: {half_life: 8}}\n")
     result = snakemake(finished, *TINY, str(extra), "-n", "--", "all")
     assert planned(result)["train"] == 3, result.stdout[-3000:]
-    assert "grpo" not in "".join(line for line in result.stdout.splitlines() if "wildcards: model=demo, method=" in line)
+    assert "grpo" not in "".join(
+        line for line in result.stdout.splitlines() if "wildcards: model=demo, method=" in line
+    )
 
 
 def test_a_comment_in_the_code_retrains_nothing(finished):
@@ -153,7 +161,9 @@ def test_a_wrong_configuration_stops_before_any_job_with_one_line(repository, tm
     (checkout / "wrong.yaml").write_text("training: {learning_rate: -1.0}\n")
     result = snakemake(checkout, *arguments, "--", "all")
     assert result.returncode != 0
-    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith(("Using", "Config file"))]
+    lines = [
+        line for line in result.stderr.splitlines() if line.strip() and not line.startswith(("Using", "Config file"))
+    ]
     assert len(lines) == 1
     assert lines[0].startswith(expected)
     assert not (checkout / "results").exists()

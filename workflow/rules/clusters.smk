@@ -34,6 +34,7 @@ rule difficulty:
         f"{ROOT}/logs/difficulty/{{model}}.log",
     benchmark:
         f"{ROOT}/benchmarks/difficulty/{{model}}.tsv"
+    priority: 20
     conda:
         "../../envs/gpu.yaml" if GPUS else "../../envs/cpu.yaml"
     threads: THREADS

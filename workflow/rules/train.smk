@@ -16,7 +16,7 @@ rule run_config:
 
 
 # Checkpoints lie in the run's folder under state/, undeclared: Snakemake never deletes them, a finished run does, and
-# with the folder they are gone.
+# with the folder they are gone. Priority: long jobs first, evaluations fill the gaps.
 rule train:
     input:
         unpack(prior_inputs),
@@ -33,6 +33,7 @@ rule train:
         f"{ROOT}/logs/train/{RUN}.log",
     benchmark:
         f"{ROOT}/benchmarks/train/{RUN}.tsv"
+    priority: 10
     conda:
         "../../envs/gpu.yaml" if GPUS else "../../envs/cpu.yaml"
     threads: THREADS
