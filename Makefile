@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/snakemake --cores 2 all
 
-# Two workers: the long tests are whole Snakemake runs in processes of their own.
+# Two workers, a file at a time: the tests of one file may share an expensive run.
 test: $(READY)
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

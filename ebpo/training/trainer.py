@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -318,6 +319,9 @@ class Trainer:
 def _append(path: Path, row: Mapping[str, Any]) -> None:
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(row, allow_nan=False) + "\n")
+        # On disk before the checkpoint that follows it, whatever happens to the machine.
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:

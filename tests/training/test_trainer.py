@@ -24,9 +24,6 @@ from ebpo.training.collect import collect, mixed_groups
 from ebpo.training.metrics import step_kl
 from ebpo.training.stream import PromptStream
 
-# Long tests of one worker: in parallel with the whole-workflow tests, not with each other.
-pytestmark = pytest.mark.xdist_group("trainer")
-
 METHODS = ["grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo"]
 
 

@@ -45,6 +45,8 @@ BENCHMARKS = [
 ]
 POLICIES = [*(f"base/{model}" for model in EXPERIMENT.models), *RUN_OF]
 SCORES = [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in POLICIES]
+SUMMARIES = [f"{ROOT}/{run.folder}/summary.json" for run in RUNS]
+METRICS = [f"{ROOT}/{run.folder}/metrics.jsonl" for run in RUNS]
 THREADS = EXPERIMENT.training.threads
 GPUS = EXPERIMENT.resources.gpus
 MEMORY = EXPERIMENT.resources.mem_mb
@@ -143,9 +145,9 @@ def prior_arguments(wildcards):
     )
 
 
-def comparison_scores(wildcards):
+def comparison_scores(name):
     """Scores of a comparison's runs, and of their base policies."""
-    comparison = EXPERIMENT.comparisons[wildcards.comparison]
+    comparison = EXPERIMENT.comparisons[name]
     policies = [f"base/{model}" for model in comparison.models]
     policies += [run.folder for run in comparison_runs(comparison)]
     return [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in policies]

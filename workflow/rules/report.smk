@@ -1,10 +1,10 @@
 rule table:
     input:
         config=f"{ROOT}/config/experiment.yaml",
-        scores=comparison_scores,
+        scores=lambda wildcards: comparison_scores(wildcards.comparison),
         problems=lambda wildcards: [
             path.replace("scores.csv", "per_problem.csv")
-            for path in comparison_scores(wildcards)
+            for path in comparison_scores(wildcards.comparison)
         ],
         paper=PAPER,
     output:
@@ -28,7 +28,7 @@ rule table:
 rule draw_figures:
     input:
         config=f"{ROOT}/config/experiment.yaml",
-        metrics=[f"{ROOT}/{run.folder}/metrics.jsonl" for run in RUNS],
+        metrics=METRICS,
         scores=SCORES,
     output:
         FIGURES,
@@ -56,7 +56,7 @@ rule report:
         config=f"{ROOT}/config/experiment.yaml",
         tables=TABLES,
         figures=FIGURES,
-        summaries=[f"{ROOT}/{run.folder}/summary.json" for run in RUNS],
+        summaries=SUMMARIES,
         topics=f"{ROOT}/clusters/topics.json",
     output:
         REPORT,
