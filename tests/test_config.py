@@ -73,7 +73,7 @@ def test_shipped_configurations_are_valid(repository, name):
     assert len(config.runs()) == len({run.folder for run in config.runs()})
 
 
-def test_the_demo_has_the_runs_of_the_issue(repository):
+def test_the_demo_compares_methods_orders_and_curricula(repository):
     config = read_config(repository / "config" / "config.yaml")
     found = {f"{run.method}-{run.order}" for run in config.runs()}
     main = {f"{m}-topic" for m in ("grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo")}
