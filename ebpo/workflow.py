@@ -7,9 +7,10 @@ import hashlib
 import os
 import socket
 import sys
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -62,30 +63,18 @@ def clear_stale_lock(state: Path) -> list[str]:
     host, _, pid = holder.read_text(encoding="utf-8").strip().partition(" ")
     if host != socket.gethostname() or not pid.isdigit() or _is_snakemake(int(pid)):
         return []
-    return _remove(sorted(locks.iterdir()))
+    # A lock younger than the note belongs to a process that has locked and not yet noted itself.
+    stale = [file for file in sorted(locks.iterdir()) if file.stat().st_mtime <= holder.stat().st_mtime]
+    for file in stale:
+        file.unlink()
+    return [file.name for file in stale]
 
 
 def _is_snakemake(pid: int) -> bool:
     # The pid may have been given to another program since.
     try:
-        return b"snakemake" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return _alive(pid) and not Path("/proc").is_dir()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+        return any("snakemake" in part for part in psutil.Process(pid).cmdline())
+    except psutil.AccessDenied:
         return True
-    return True
-
-
-def _remove(files: Iterable[Path]) -> list[str]:
-    removed = []
-    for file in files:
-        file.unlink(missing_ok=True)
-        removed.append(file.name)
-    return removed
+    except psutil.NoSuchProcess:
+        return False

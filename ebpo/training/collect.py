@@ -98,7 +98,6 @@ def collect(
             which may be none.
     """
     sampled, verdicts = RolloutBatch(), VerdictCounts()
-    kept: list[int] = []
     rounds = 0
     while True:
         ids = stream.take(prompts)
@@ -132,6 +131,5 @@ def _round(
         batch.problem_ids += [identifier] * group_size
         batch.completions += group_completions
         batch.group_ids += [first_group + group] * group_size
-    graded = grade_completions(grader, [problems[i] for i in batch.problem_ids], batch.completions, verdicts)
-    batch.accuracy = graded
+    batch.accuracy = grade_completions(grader, [problems[i] for i in batch.problem_ids], batch.completions, verdicts)
     return batch

@@ -45,8 +45,9 @@ BENCHMARKS = [
 ]
 POLICIES = [*(f"base/{model}" for model in EXPERIMENT.models), *RUN_OF]
 SCORES = [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in POLICIES]
-SUMMARIES = [f"{ROOT}/{run.folder}/summary.json" for run in RUNS]
-METRICS = [f"{ROOT}/{run.folder}/metrics.jsonl" for run in RUNS]
+RUN_FOLDERS = [f"{ROOT}/{run.folder}" for run in RUNS]
+SUMMARIES = [f"{folder}/summary.json" for folder in RUN_FOLDERS]
+METRICS = [f"{folder}/metrics.jsonl" for folder in RUN_FOLDERS]
 THREADS = EXPERIMENT.training.threads
 GPUS = EXPERIMENT.resources.gpus
 MEMORY = EXPERIMENT.resources.mem_mb
@@ -145,9 +146,9 @@ def prior_arguments(wildcards):
     )
 
 
-def comparison_scores(name):
-    """Scores of a comparison's runs, and of their base policies."""
+def comparison_files(name, file):
+    """A file of the evaluations of a comparison's runs, and of their base policies."""
     comparison = EXPERIMENT.comparisons[name]
     policies = [f"base/{model}" for model in comparison.models]
     policies += [run.folder for run in comparison_runs(comparison)]
-    return [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in policies]
+    return [f"{ROOT}/{policy}/evaluation/{file}" for policy in policies]

@@ -1,11 +1,8 @@
 rule table:
     input:
         config=f"{ROOT}/config/experiment.yaml",
-        scores=lambda wildcards: comparison_scores(wildcards.comparison),
-        problems=lambda wildcards: [
-            path.replace("scores.csv", "per_problem.csv")
-            for path in comparison_scores(wildcards.comparison)
-        ],
+        scores=lambda w: comparison_files(w.comparison, "scores.csv"),
+        problems=lambda w: comparison_files(w.comparison, "per_problem.csv"),
         paper=PAPER,
     output:
         multiext(f"{ROOT}/tables/{{comparison}}", ".csv", ".md", ".tex"),
@@ -43,7 +40,7 @@ rule draw_figures:
         mem_mb=MEMORY,
         runtime=10,
     params:
-        runs=[f"{ROOT}/{run.folder}" for run in RUNS],
+        runs=RUN_FOLDERS,
         out=output_folder,
         code=code_digest("ebpo/reporting", "scripts/figures.py"),
     shell:
@@ -73,7 +70,7 @@ rule report:
     params:
         tables=[f"{ROOT}/tables/{comparison}" for comparison in EXPERIMENT.comparisons],
         figures=lambda wildcards, input: str(Path(input.figures[0]).parent),
-        runs=[f"{ROOT}/{run.folder}" for run in RUNS],
+        runs=RUN_FOLDERS,
         code=code_digest("ebpo/reporting", "scripts/report.py"),
     shell:
         "python scripts/report.py --config {input.config} --tables {params.tables} --figures {params.figures} "
