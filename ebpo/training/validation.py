@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from ebpo.grading import GradeItem, Grader, Verdict
+from ebpo.grading import GradeItem, Grader, Verdict, VerdictCounts, check_unscorable
 from ebpo.problems.record import Problem
 from ebpo.rollouts.protocol import Rollouts, Sampling
 
@@ -24,6 +24,7 @@ def validate(
         GradeItem(gold=p.answer, completion=c.text) for p, group in zip(problems, groups, strict=True) for c in group
     ]
     verdicts = grader.grade_batch(items)
+    check_unscorable(VerdictCounts(verdicts))
     rows = [verdicts[i : i + samples] for i in range(0, len(verdicts), samples)]
     count = len(rows)
     return {

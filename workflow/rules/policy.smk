@@ -16,7 +16,11 @@ rule base_policy:
         mem_mb=MEMORY,
         runtime=EXPERIMENT.resources.train_minutes,
     params:
-        code=code_digest(*FOUNDATION, "ebpo/policy/provide.py"),
+        # What builds a policy counts only where one is built: committed weights do not change with it.
+        code=code_digest(
+            *FOUNDATION,
+            "ebpo/policy" if EXPERIMENT.rebuild_policy else "ebpo/policy/provide.py",
+        ),
     shell:
         "python scripts/policy.py --config {input.config} --threads {threads} --out {output.folder} "
         "--manifest {output.manifest} 2>&1 | tee {log}"
