@@ -16,9 +16,9 @@ class Sampling:
     Sampling is from the full distribution (top_p 1, top_k off), since truncated sampling biases the importance ratio.
 
     Attributes:
-        temperature: logits are divided by it.
+        temperature: logits are divided by it; 0 takes the most probable token.
         max_new_tokens: completion budget, the end-of-sequence token included.
-        seed: the completions are a function of (weights, prompts, n, this configuration).
+        seed: the completions are a function of (weights, prompt, its key, n, this configuration).
     """
 
     temperature: float
@@ -34,16 +34,26 @@ class Completion:
         token_ids: sampled ids, the end-of-sequence token included where it was sampled.
         text: decoded without special tokens.
         finish_reason: `stop` at an end-of-sequence token, `length` at the budget (truncated).
+        logprobs: of the sampled tokens, as the engine computed them under softmax(logits / temperature); None where
+            it was not asked for them. The trainer computes its own and compares.
     """
 
     token_ids: list[int]
     text: str
     finish_reason: FinishReason
+    logprobs: list[float] | None = None
 
 
 class Rollouts(Protocol):
     """Samples completions."""
 
-    def generate(self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling) -> list[list[Completion]]:
-        """`n` completions of each prompt, in the order of the prompts."""
+    def generate(
+        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, keys: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """`n` completions of each prompt, in the order of the prompts.
+
+        Args:
+            keys: one per prompt; a prompt's random stream is a function of (sampling.seed, key), so that it does not
+                depend on which other prompts are sampled with it, or by which process. None numbers the prompts.
+        """
         ...

@@ -1,22 +1,27 @@
-"""Rollouts by transformers' generate."""
+"""Rollouts by a transformers model in this process.
+
+Own decoding loop, because `generate()` computes a prompt once for each of its n completions, carries finished rows to
+the end, and draws all rows from one random stream, so that a completion depends on what else is in its batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from ebpo.rollouts.protocol import Completion, Sampling
+from ebpo.seeds import derive_seed
 
 
 class TransformersRollouts:
     """Samples from a model in this process, so the weights are always the trainer's own.
 
     Args:
-        batch_size: sequences per generate call; changes memory and, through the random stream, which completions
-            are drawn, never their distribution.
+        batch_size: sequences decoded together; changes memory, never the completions (up to rounding).
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int = 512) -> None:
@@ -25,79 +30,122 @@ class TransformersRollouts:
         self.batch_size = batch_size
         self.eos_ids = eos_token_ids(model, tokenizer)
 
-    def generate(self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling) -> list[list[Completion]]:
-        completions: list[list[Completion]] = []
-        per_call = max(1, self.batch_size // n)
+    def generate(
+        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, keys: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """`n` completions of each prompt; see `Rollouts.generate`."""
+        keys = range(len(prompt_ids)) if keys is None else keys
+        completions: list[list[Completion]] = [[] for _ in prompt_ids]
+        # Prompts of similar length share a batch: less padding.
+        order = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+        per_batch = max(1, self.batch_size // n)
         training = self.model.training
         self.model.eval()
-        # The caller's random state is left as it was: resuming must not depend on how much was sampled.
-        devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), torch.inference_mode():
-            torch.manual_seed(sampling.seed)
-            for start in range(0, len(prompt_ids), per_call):
-                completions += self._batch(prompt_ids[start : start + per_call], n, sampling)
+        with torch.inference_mode():
+            for start in range(0, len(order), per_batch):
+                chosen = order[start : start + per_batch]
+                noise = [uniform_noise(sampling, keys[i], n) for i in chosen]
+                decoded = self._decode([prompt_ids[i] for i in chosen], n, sampling, torch.from_numpy(np.stack(noise)))
+                for i, group in zip(chosen, decoded, strict=True):
+                    completions[i] = group
         self.model.train(training)
         return completions
 
-    def _batch(self, prompts: Sequence[Sequence[int]], n: int, sampling: Sampling) -> list[list[Completion]]:
+    def _decode(
+        self, prompts: Sequence[Sequence[int]], n: int, sampling: Sampling, noise: Tensor
+    ) -> list[list[Completion]]:
+        """Decodes P prompts, n rows each; `noise` is [P, n, max_new_tokens] in [0, 1)."""
+        device, budget = self.model.device, sampling.max_new_tokens
         width = max(len(prompt) for prompt in prompts)
         pad = self.eos_ids[0]  # masked, so any id does
-        padded = [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-        input_ids = torch.tensor(padded, device=self.model.device)
-        mask = (torch.arange(width) >= torch.tensor([[width - len(p)] for p in prompts])).long().to(self.model.device)
-        config = GenerationConfig(
-            do_sample=True,
-            temperature=sampling.temperature,
-            top_p=1.0,
-            top_k=0,
-            min_p=None,
-            typical_p=1.0,
-            repetition_penalty=1.0,
-            no_repeat_ngram_size=0,
-            num_beams=1,
-            max_new_tokens=sampling.max_new_tokens,
-            eos_token_id=self.eos_ids,
-            pad_token_id=pad,
-            bos_token_id=None,
-            use_cache=True,
-        )
-        cache = self._prefill(input_ids, mask, n)
-        # generate() fills fields that equal the library's defaults from the model's own configuration: set ours whole.
-        own, self.model.generation_config = self.model.generation_config, config
-        try:
-            output = self.model.generate(
-                input_ids=input_ids.repeat_interleave(n, dim=0),
-                attention_mask=mask.repeat_interleave(n, dim=0),
-                past_key_values=cache,
-                generation_config=config,
+        ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=device)
+        lengths = torch.tensor([len(p) for p in prompts], device=device)
+        mask = torch.arange(width, device=device) >= (width - lengths).unsqueeze(1)
+
+        cache = DynamicCache(config=self.model.config)
+        positions = (torch.arange(width, device=device) - (width - lengths).unsqueeze(1)).clamp(min=0)
+        logits = self._forward(ids, mask, positions, cache).repeat_interleave(n, dim=0)
+        cache.batch_repeat_interleave(n)
+        mask = torch.cat([mask, mask.new_ones(len(prompts), budget)], dim=1).repeat_interleave(n, dim=0)
+        position = lengths.repeat_interleave(n)
+        noise = noise.flatten(0, 1).to(device)
+        eos = torch.tensor(self.eos_ids, device=device)
+
+        rows = len(prompts) * n
+        sampled = torch.zeros(rows, budget, dtype=torch.long, device=device)
+        logprobs = torch.zeros(rows, budget, device=device)
+        count = torch.zeros(rows, dtype=torch.long, device=device)
+        stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        active = torch.arange(rows, device=device)  # which row each row of the cache belongs to
+        for step in range(budget):
+            token, logp = sample_tokens(logits, noise[active, step], sampling.temperature)
+            going = ~stopped[active]
+            live = active[going]
+            sampled[live, step], logprobs[live, step] = token[going], logp[going]
+            count[live] = step + 1
+            stopped[live] = torch.isin(token[going], eos)
+            going = ~stopped[active]
+            remaining = int(going.sum())
+            if not remaining or step + 1 == budget:
+                break
+            # Copying the cache pays only once enough rows have ended.
+            if remaining <= 0.75 * len(active):
+                keep = going.nonzero().flatten()
+                cache.batch_select_indices(keep)
+                active, token, mask, position = active[keep], token[keep], mask[keep], position[keep]
+            logits = self._forward(
+                token.unsqueeze(1), mask[:, : width + step + 1], (position + step).unsqueeze(1), cache
             )
-        finally:
-            self.model.generation_config = own
-        flat = [self._completion(ids, sampling.max_new_tokens) for ids in output[:, width:].tolist()]
+        flat = [
+            self._completion(ids[:length], logp[:length], end)
+            for ids, logp, length, end in zip(
+                sampled.tolist(), logprobs.tolist(), count.tolist(), stopped.tolist(), strict=True
+            )
+        ]
         return [flat[i : i + n] for i in range(0, len(flat), n)]
 
-    def _prefill(self, input_ids: Tensor, mask: Tensor, n: int) -> DynamicCache | None:
-        """Keys and values of each prompt but its last token, computed once and repeated for its n completions."""
-        if input_ids.shape[1] < 2:
-            return None
-        cache = DynamicCache(config=self.model.config)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        self.model(
-            input_ids=input_ids[:, :-1],
-            attention_mask=mask[:, :-1],
-            position_ids=positions[:, :-1],
+    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
+        """Logits of the last position, [rows, V]."""
+        output = self.model(
+            input_ids=ids,
+            attention_mask=mask.long(),
+            position_ids=positions,
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        cache.batch_repeat_interleave(n)
-        return cache
+        logits: Tensor = output.logits[:, -1]
+        return logits
 
-    def _completion(self, ids: list[int], budget: int) -> Completion:
-        end = next((i for i, token in enumerate(ids) if token in self.eos_ids), None)
-        kept = ids[:budget] if end is None else ids[: end + 1]
-        text = self.tokenizer.decode(kept, skip_special_tokens=True)
-        return Completion(kept, text, "length" if end is None else "stop")
+    def _completion(self, ids: list[int], logprobs: list[float], stopped: bool) -> Completion:
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return Completion(ids, str(text), "stop" if stopped else "length", logprobs)
+
+
+def uniform_noise(sampling: Sampling, key: int, n: int) -> np.ndarray:
+    """The random numbers in [0, 1) of one prompt's completions, [n, max_new_tokens] float64."""
+    generator = np.random.Generator(np.random.Philox(derive_seed("completion", sampling.seed, key)))
+    return generator.random((n, sampling.max_new_tokens))
+
+
+def sample_tokens(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """One token per row from softmax(logits / temperature), by inversion of the distribution function.
+
+    Args:
+        logits: [R, V]; noise: [R] float64 in [0, 1). Temperature 0 takes the most probable token.
+
+    Returns:
+        tokens [R] and their log-probabilities [R] float32 (under temperature 1 where it is 0).
+    """
+    distribution = torch.log_softmax(logits.float() / (temperature or 1.0), dim=-1)
+    if temperature == 0:
+        token = distribution.argmax(dim=-1)
+    else:
+        # float64, scaled by the total and kept below it: rounding can never choose a token of probability 0.
+        cumulative = distribution.double().exp().cumsum(dim=-1)
+        level = noise.clamp(max=1 - 2**-52) * cumulative[:, -1]
+        token = torch.searchsorted(cumulative, level.unsqueeze(1), right=True).squeeze(1)
+    return token, distribution.gather(-1, token.unsqueeze(1)).squeeze(1)
 
 
 def eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
 from ebpo.rollouts.protocol import Sampling
-from ebpo.rollouts.transformers_engine import TransformersRollouts, eos_token_ids
+from ebpo.rollouts.transformers_engine import TransformersRollouts, eos_token_ids, sample_tokens
 from ebpo.training.batch import make_batch, token_logprobs
 
 PROBLEMS = ["Calculate 3 + 4.", "Solve for x: x + 5 = 9", "Is 1996 a leap year? Answer with Yes or No."]
@@ -83,6 +83,47 @@ def test_samples_follow_the_distribution_that_the_trainer_computes(engine, promp
     expected = float(logp[0, 1].detach().exp())
     error = (expected * (1 - expected) / len(second)) ** 0.5
     assert second.count(most) / len(second) == pytest.approx(expected, abs=5 * error)
+
+
+def tokens(groups):
+    return [[c.token_ids for c in group] for group in groups]
+
+
+def test_a_prompts_completions_depend_on_its_key_alone(engine, prompts):
+    sampling = Sampling(1.0, 10, 5)
+    together = tokens(engine.generate(prompts, 8, sampling))
+    small = TransformersRollouts(engine.model, engine.tokenizer, batch_size=8)
+    assert tokens(small.generate(prompts, 8, sampling)) == together
+    assert tokens(engine.generate([prompts[2], prompts[0]], 8, sampling, keys=[2, 0])) == [together[2], together[0]]
+    assert [group[:3] for group in together] == tokens(engine.generate(prompts, 3, sampling))
+
+
+def test_logprobs_are_those_of_the_trainer(engine, prompts):
+    groups = engine.generate(prompts, 16, Sampling(0.8, 10, 3))
+    flat = [c for group in groups for c in group]
+    batch = make_batch([p for p in prompts for _ in range(16)], flat, 0, "cpu")
+    logp, _ = token_logprobs(engine.model, batch, 0.8)
+    for row, completion in enumerate(flat):
+        expected = logp[row, : len(completion.token_ids)].detach()
+        torch.testing.assert_close(torch.tensor(completion.logprobs), expected, rtol=0, atol=1e-4)
+
+
+def test_greedy_tokens_are_those_of_generate(engine, prompts):
+    groups = engine.generate(prompts, 1, Sampling(0.0, 10, 0))
+    for prompt, (completion,) in zip(prompts, groups, strict=True):
+        expected = engine.model.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), do_sample=False, max_new_tokens=10
+        )
+        assert completion.token_ids == expected[0, len(prompt) :].tolist()
+
+
+def test_sampling_inverts_the_distribution_function():
+    # Probabilities 1/2, 0, 1/2: the token changes at 1/2, and the one without probability never comes.
+    logits = torch.log(torch.tensor([[0.5, 0.0, 0.5]])).expand(4, 3)
+    noise = torch.tensor([0.0, 0.4999, 0.5, 1 - 2**-53], dtype=torch.float64)
+    chosen, logp = sample_tokens(logits, noise, 1.0)
+    assert chosen.tolist() == [0, 0, 2, 2]
+    torch.testing.assert_close(logp, torch.full((4,), 0.5).log())
 
 
 def test_a_model_without_an_end_token_is_refused(engine):
