@@ -156,7 +156,7 @@ def ebpo_advantages(
     settings = settings or EBPOSettings(**options)
     state = state or EBPOState()
     groups = group_rewards(rewards, group_ids)
-    scopes = _scopes(groups, group_ids, settings, clusters)
+    scopes = _scopes(groups, settings, clusters)
 
     old = {scope: state.priors.get(scope, Prior()) for scope in scopes}
     new = {scope: old[scope].updated(groups, members, settings.half_life) for scope, members in scopes.items()}
@@ -187,18 +187,18 @@ def ebpo_advantages(
     return advantages.to(dtype), EBPOState({**state.priors, **new}), metrics
 
 
-def _scopes(
-    groups: Groups, group_ids: Tensor, settings: EBPOSettings, clusters: Mapping[int, str] | None
-) -> dict[str, Tensor]:
+def _scopes(groups: Groups, settings: EBPOSettings, clusters: Mapping[int, str] | None) -> dict[str, Tensor]:
     """Scope name -> [M] bool of its groups, in a fixed order."""
     if settings.scope == "global":
         return {GLOBAL: torch.ones_like(groups.saturated)}
-    ids = torch.unique(group_ids).tolist()
+    ids = groups.ids.tolist()
     missing = [i for i in ids if clusters is None or i not in clusters]
     if missing or clusters is None:
         raise ValueError(f"scope='cluster' needs a cluster for every group id; missing for {missing[:5]}")
-    names = [clusters[i] for i in ids]
-    return {name: torch.tensor([n == name for n in names], device=groups.means.device) for name in sorted(set(names))}
+    names = sorted({clusters[i] for i in ids})
+    number = {name: position for position, name in enumerate(names)}
+    scope = torch.tensor([number[clusters[i]] for i in ids], device=groups.means.device)
+    return {name: scope == position for name, position in number.items()}
 
 
 def _metrics(

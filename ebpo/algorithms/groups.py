@@ -13,6 +13,7 @@ class Groups:
     """Rewards by group, unscorable completions left out of every statistic.
 
     Attributes:
+        ids: [M] int64, sorted group ids.
         rewards: [N] float64, as given; NaN at unscorable completions.
         index: [N] int64, the row's group, 0..M-1 in the order of sorted ids.
         scorable: [N] bool.
@@ -22,6 +23,7 @@ class Groups:
         low, high: [M] float64, smallest and largest reward; +inf and -inf in an empty group.
     """
 
+    ids: Tensor
     rewards: Tensor
     index: Tensor
     scorable: Tensor
@@ -82,4 +84,4 @@ def group_rewards(rewards: Tensor, group_ids: Tensor) -> Groups:
     high = (-empty).scatter_reduce(0, index, torch.where(scorable, exact, -torch.inf), "amax")
     deviations = torch.where(scorable, exact - means[index], 0.0)
     m2 = torch.where(low >= high, 0.0, total(deviations.square()))
-    return Groups(exact, index, scorable, sizes, means, m2, low, high)
+    return Groups(unique, exact, index, scorable, sizes, means, m2, low, high)

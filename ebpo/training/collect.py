@@ -72,8 +72,7 @@ def mixed_groups(batch: RolloutBatch) -> list[int]:
     """Ids of the groups whose raw accuracy is neither all 0 nor all 1, in sampling order."""
     accuracy, ids = batch.tensors()
     groups = group_rewards(accuracy, ids)
-    unique = torch.unique(ids)
-    mixed = set(unique[~groups.saturated & groups.occupied].tolist())
+    mixed = set(groups.ids[~groups.saturated & groups.occupied].tolist())
     return [g for g in dict.fromkeys(batch.group_ids) if g in mixed]
 
 
