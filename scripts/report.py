@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, required=True, help="folder of the figures")
     parser.add_argument("--runs", type=Path, nargs="+", required=True, help="folder of each run")
     parser.add_argument("--topics", type=Path, required=True, help="quality of the topic clustering (JSON)")
+    parser.add_argument("--theory", type=Path, required=True, help="folder of the theory's tables and figures")
     parser.add_argument("--commit", required=True, help="commit of the code")
     parser.add_argument("--out", type=Path, required=True, help="the HTML file")
     args = parser.parse_args()
@@ -32,6 +33,7 @@ def main() -> None:
         figures=args.figures,
         runs=read_runs(args.runs),
         topics=read_topics(args.topics),
+        theory=args.theory,
         commit=args.commit,
     )
     write_text(args.out, html)

@@ -1,16 +1,19 @@
-"""Samples completions of one policy on all benchmarks: loads it once, writes completions.parquet."""
+"""Samples completions of one policy on all benchmarks: loads it once, writes completions.parquet and protocol.json."""
 
 import argparse
+import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from ebpo.cli import run
 from ebpo.config import EvaluationJob, read_section
+from ebpo.evaluation.protocol import sampling_protocol, write_protocol
 from ebpo.evaluation.sampling import sample_benchmarks
-from ebpo.files import atomic_path
+from ebpo.files import atomic_path, file_digest
 from ebpo.policy.loading import load_policy, set_determinism
-from ebpo.problems.record import read_problems
+from ebpo.prompts import prompts_digest, read_prompts
 from ebpo.rollouts.transformers_engine import TransformersRollouts
 
 
@@ -19,20 +22,27 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True, help="the evaluation job (YAML)")
     parser.add_argument("--policy", type=Path, required=True, help="folder of the policy")
     parser.add_argument("--benchmarks", type=Path, nargs="+", required=True, help="problem tables, named by benchmark")
-    parser.add_argument("--out", type=Path, required=True, help="completions.parquet")
+    parser.add_argument("--prompts", type=Path, nargs="+", required=True, help="prompt tables, named by benchmark")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     args = parser.parse_args()
     job = read_section(args.config, TypeAdapter(EvaluationJob))
     set_determinism(job.threads)
     model, tokenizer = load_policy(args.policy, job.dtype, job.device)
-    frame = sample_benchmarks(
-        {path.stem: read_problems(path) for path in args.benchmarks},
-        TransformersRollouts(model, tokenizer),
-        job.evaluation,
-        job.template,
-        job.max_prompt_tokens,
+    prompts = {path.stem: read_prompts(path) for path in args.prompts}
+    protocol = sampling_protocol(
+        job,
+        engine=f"transformers {version('transformers')}, torch {version('torch')}",
+        problems={path.stem: file_digest(path) for path in args.benchmarks},
+        prompts={name: prompts_digest(own) for name, own in prompts.items()},
     )
-    with atomic_path(args.out) as partial:
-        frame.to_parquet(partial, index=False)
+    # Shards of other weights or another protocol are never taken for this one's.
+    state = args.out / "state"
+    shards = state / f"{protocol.digest}-{file_digest(args.policy)[:12]}"
+    frame = sample_benchmarks(prompts, TransformersRollouts(model, tokenizer), protocol, shards)
+    with atomic_path(args.out / "completions.parquet") as partial:
+        frame.to_parquet(partial, index=False, compression="zstd")
+    write_protocol(args.out / "protocol.json", protocol)
+    shutil.rmtree(state, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Gives every training problem one topic: topics.parquet, and the clustering's quality as topics.json."""
+"""Gives every training problem one topic: topics.parquet, their quality topics.json, and topics_confusion.csv."""
 
 import argparse
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ebpo.cli import run
-from ebpo.clustering.topics import cluster, quality
+from ebpo.clustering.quality import confusion, quality
+from ebpo.clustering.topics import cluster
 from ebpo.config import Topics, read_section
-from ebpo.files import atomic_path, write_json
+from ebpo.files import atomic_path, write_json, write_text
 from ebpo.problems.record import read_problems
 
 
@@ -20,10 +21,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="topics.parquet")
     args = parser.parse_args()
     settings, problems = read_section(args.config, TypeAdapter(Topics)), read_problems(args.problems)
-    topics = cluster(problems, settings, args.threads)
-    write_json(args.out.with_suffix(".json"), quality(problems, list(topics["topic"]), settings))
+    clustering = cluster(problems, settings, args.threads)
+    write_json(args.out.with_suffix(".json"), quality(problems, clustering, settings))
+    table = confusion(problems, clustering.topics)
+    write_text(args.out.with_name(f"{args.out.stem}_confusion.csv"), table.to_csv(lineterminator="\n"))
     with atomic_path(args.out) as partial:
-        topics.to_parquet(partial, index=False)
+        clustering.table(problems).to_parquet(partial, index=False)
 
 
 if __name__ == "__main__":

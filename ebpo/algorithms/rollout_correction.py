@@ -23,7 +23,9 @@ def padded_logprobs(logprobs: Sequence[Sequence[float] | None], width: int, devi
     for number, row in enumerate(logprobs):
         if row is None or len(row) > width:
             have = "no log-probs" if row is None else f"{len(row)} log-probs"
-            raise ValueError(f"completion {number} has {have} from the rollout engine; needed: one per token, <= {width}")
+            raise ValueError(
+                f"completion {number} has {have} from the rollout engine; needed: one per token, <= {width}"
+            )
         rows.append([*row, *([0.0] * (width - len(row)))])
     return torch.tensor(rows, dtype=torch.float32, device=device).reshape(len(rows), width)
 

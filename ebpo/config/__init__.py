@@ -4,19 +4,41 @@ A YAML file is validated into `ExperimentConfig`; every run's folder holds its `
 that names the key, the value and what is allowed. Nothing here imports torch: Snakemake reads this at every parse.
 """
 
-from ebpo.config.clustering import Difficulty, Order, Topics
-from ebpo.config.data import Cell, Data, Dataset, GeneratedBenchmark, GeneratedData, PublishedData
+from ebpo.config.clustering import Curriculum, Difficulty, Labeller, Order, Topics
+from ebpo.config.data import (
+    Cell,
+    Cleaning,
+    Data,
+    Dataset,
+    FilesData,
+    GeneratedBenchmark,
+    GeneratedData,
+    HubData,
+    PublishedData,
+)
 from ebpo.config.experiment import ExperimentConfig
-from ebpo.config.jobs import DifficultyJob, EvaluationJob, PolicyBuild, PolicyJob, job_sections
+from ebpo.config.jobs import DifficultyJob, EvaluationJob, PolicyBuild, PolicyJob, PromptsJob, job_sections
 from ebpo.config.messages import explain
 from ebpo.config.models import Model, PolicyRecipe
 from ebpo.config.reading import ConfigError, dump_yaml, parse_config, read_config, read_run_config, read_section
-from ebpo.config.runs import Comparison, Evaluation, Resources, RunConfig, RunId, Training, comparison_runs
+from ebpo.config.runs import (
+    Comparison,
+    Evaluation,
+    LoRA,
+    Parallel,
+    Resources,
+    RunConfig,
+    RunId,
+    Training,
+    comparison_runs,
+)
 
 __all__ = [
     "Cell",
+    "Cleaning",
     "Comparison",
     "ConfigError",
+    "Curriculum",
     "Data",
     "Dataset",
     "Difficulty",
@@ -24,13 +46,19 @@ __all__ = [
     "Evaluation",
     "EvaluationJob",
     "ExperimentConfig",
+    "FilesData",
     "GeneratedBenchmark",
     "GeneratedData",
+    "HubData",
+    "Labeller",
+    "LoRA",
     "Model",
     "Order",
+    "Parallel",
     "PolicyBuild",
     "PolicyJob",
     "PolicyRecipe",
+    "PromptsJob",
     "PublishedData",
     "Resources",
     "RunConfig",

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ebpo.algorithms.settings import Fraction, NonNegativeFloat, PositiveFloat, Settings
-from ebpo.config.types import Identifier, PositiveInt, Seed
+from ebpo.config.types import Identifier, PositiveInt, Seed, TemplateName
+
+
+def _no_other_set(name: str) -> str:
+    if name in ("train", "validation"):
+        raise ValueError(f"{name!r} is the name of another problem set; allowed: any other name")
+    return name
+
+
+Benchmark = Annotated[Identifier, AfterValidator(_no_other_set)]
 
 
 class Cell(Settings):
@@ -52,7 +61,7 @@ class GeneratedData(Settings):
     train: PositiveInt
     validation: PositiveInt
     cells: Annotated[list[Cell], Field(min_length=1)]
-    benchmarks: dict[Identifier, GeneratedBenchmark]
+    benchmarks: dict[Benchmark, GeneratedBenchmark]
     held_out: HeldOut = HeldOut()
 
     @model_validator(mode="after")
@@ -71,42 +80,88 @@ class GeneratedData(Settings):
 
 
 class Dataset(Settings):
-    """A published problem set, on the hub or in a mirror folder.
+    """A published problem set: a dataset of the hub, or a file.
 
     Attributes:
-        path: dataset name on the hub; under `data.mirror`, the folder or file stem of the same name.
-        split: split to read.
+        path: dataset name on the hub; with `data.mirror`, the folder, .parquet or .jsonl file of its last part there;
+            with source files, a path in `data.folder`.
+        split, subset: what to read of it; of a single file, all is read.
         revision: commit of the dataset repository.
-        problem, answer, topic: columns; nested ones are written with dots ("reward_model.ground_truth").
-        problems: number of distinct problems that must remain after deduplication.
-        tolerance: allowed relative difference from that number.
+        sha256: digest of the distinct questions and golds, as the manifest gives it, if another one is to be refused.
+        problem, answer: columns; nested ones are written with dots ("reward_model.ground_truth").
+        topic, answer_type, tolerance: further columns: the topic, and what `ebpo.grading.grade` takes.
+        unwrap: prompt template whose text surrounds every question, to be taken off.
+        problems: number of distinct questions in the set; a benchmark must also keep them all.
+        count_tolerance: allowed relative difference from that number.
     """
 
     path: str
-    split: str
-    revision: str | None = None
+    split: str = "train"
     subset: str | None = None
+    revision: str | None = None
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     problem: str
     answer: str
     topic: str | None = None
+    answer_type: str | None = None
+    tolerance: str | None = None
+    unwrap: TemplateName | None = None
     problems: PositiveInt
-    tolerance: NonNegativeFloat = 0.0
+    count_tolerance: NonNegativeFloat = 0.0
+
+
+class Cleaning(Settings):
+    """When two questions are too alike. Words are those of `ebpo.problems.text.words`.
+
+    Attributes:
+        near_duplicate: two questions with the same numbers are near-duplicates from this Jaccard similarity of their
+            pairs of adjacent words on; in training they must also have the same answer. null: none is looked for.
+        ngram: length in words of the runs that are compared between training and benchmarks.
+        overlap: a training question is contaminated from this share of a benchmark question's runs on.
+        common: a run that more training questions than this share is stock phrasing and does not count (as in GPT-3,
+            arXiv 2005.14165, appendix C).
+    """
+
+    near_duplicate: Fraction | None = 0.8
+    ngram: PositiveInt = 13
+    overlap: Fraction = 0.3
+    common: PositiveInt = 10
 
 
 class PublishedData(Settings):
-    """Problems from published sets.
+    """Problems from published sets, or from files of one's own.
 
     Attributes:
-        mirror: folder that holds the sets as parquet or JSON lines, used instead of the hub.
         validation: number of training problems set aside for validation.
     """
 
-    source: Literal["hub"]
     seed: Seed
-    mirror: str | None = None
     train: Dataset
     validation: PositiveInt
-    benchmarks: dict[Identifier, Dataset]
+    benchmarks: dict[Benchmark, Dataset]
+    cleaning: Cleaning = Cleaning()
 
 
-Data = Annotated[GeneratedData | PublishedData, Field(discriminator="source")]
+class HubData(PublishedData):
+    """Problems from the hub.
+
+    Attributes:
+        mirror: folder that holds copies of the datasets, used instead of the hub.
+    """
+
+    source: Literal["hub"]
+    mirror: str | None = None
+
+
+class FilesData(PublishedData):
+    """Problems from .parquet and .jsonl files.
+
+    Attributes:
+        folder: where the files are.
+    """
+
+    source: Literal["files"]
+    folder: str
+
+
+Data = Annotated[GeneratedData | HubData | FilesData, Field(discriminator="source")]

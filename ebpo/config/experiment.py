@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from ebpo.algorithms.settings import AlgorithmSettings, Settings
-from ebpo.config.clustering import Difficulty, Topics
+from ebpo.config.clustering import Curriculum, Difficulty, Topics
 from ebpo.config.data import Data, GeneratedData, PublishedData
 from ebpo.config.messages import own_message
 from ebpo.config.models import Model
@@ -15,7 +15,18 @@ from ebpo.config.runs import Comparison, Evaluation, Resources, RunConfig, RunId
 from ebpo.config.types import Identifier, ModelIdentifier
 
 # Every comparison is a target of the workflow, beside these.
-RESERVED_TARGETS = {"all", "data", "policy", "clusters", "train_all", "evaluate", "tables", "figures", "report"}
+RESERVED_TARGETS = {
+    "all",
+    "data",
+    "policy",
+    "clusters",
+    "train_all",
+    "evaluate",
+    "tables",
+    "figures",
+    "report",
+    "theory",
+}
 
 
 class ExperimentConfig(Settings):
@@ -26,6 +37,7 @@ class ExperimentConfig(Settings):
     data: Data
     topics: Topics = Topics()
     difficulty: Difficulty = Difficulty()
+    curriculum: Curriculum = Curriculum()
     models: Annotated[dict[ModelIdentifier, Model], Field(min_length=1)]
     methods: Annotated[dict[Identifier, AlgorithmSettings], Field(min_length=1)]
     training: Training
@@ -82,6 +94,7 @@ class ExperimentConfig(Settings):
             run=run,
             settings=self.methods[run.method],
             training=training,
+            curriculum=self.curriculum.relevant_to(run.order),
             template=model.template,
             dtype=model.dtype,
         )

@@ -12,17 +12,24 @@ from ebpo.config.data import GeneratedData
 from ebpo.config.experiment import ExperimentConfig
 from ebpo.config.models import Model, PolicyRecipe
 from ebpo.config.runs import Evaluation
-from ebpo.config.types import PositiveInt
+from ebpo.config.types import PositiveInt, TemplateName
 
 
 class _ModelJob(Settings):
     """What a job that samples from a policy needs to know of it."""
 
-    template: Literal["plain", "chat"]
+    template: TemplateName
     dtype: Literal["float32", "bfloat16"]
     max_prompt_tokens: PositiveInt
     device: Literal["cpu", "cuda"]
     threads: PositiveInt
+
+
+class PromptsJob(Settings):
+    """Rendering of the problems to a model's token ids."""
+
+    template: TemplateName
+    max_prompt_tokens: PositiveInt
 
 
 class EvaluationJob(_ModelJob):
@@ -64,6 +71,7 @@ def job_sections(config: ExperimentConfig) -> dict[str, BaseModel]:
             "device": training.device,
             "threads": training.threads,
         }
+        sections[f"prompts-{name}"] = PromptsJob(template=model.template, max_prompt_tokens=training.max_prompt_tokens)
         sections[f"evaluation-{name}"] = EvaluationJob(evaluation=config.evaluation, **common)
         sections[f"difficulty-{name}"] = DifficultyJob(
             difficulty=config.difficulty, max_new_tokens=training.max_new_tokens, **common

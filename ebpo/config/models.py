@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ebpo.algorithms.settings import NonNegativeFloat, PositiveFloat, Settings
-from ebpo.config.types import Identifier, PositiveInt, Seed
+from ebpo.config.types import Identifier, PositiveInt, Seed, TemplateName
 
 
 class PolicyRecipe(Settings):
@@ -42,12 +42,12 @@ class Model(Settings):
         source: `folder`, or `hub` (needs network or the hub's cache at run time).
         revision: commit of the hub repository.
         recipe: how to rebuild the folder; used with `rebuild_policy: true`.
-        template: prompt template: `plain` (problem and newline) or `chat` (the tokenizer's chat template).
+        template: prompt template of `ebpo.prompts.TEMPLATES`.
     """
 
     source: Literal["folder", "hub"]
     path: str
     revision: str | None = None
     recipe: PolicyRecipe | None = None
-    template: Literal["plain", "chat"] = "plain"
+    template: TemplateName = "plain"
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -14,8 +14,24 @@ from ebpo.algorithms.settings import (
     PositiveFloat,
     Settings,
 )
-from ebpo.config.clustering import Order
-from ebpo.config.types import Identifier, ModelIdentifier, PositiveInt, Seed
+from ebpo.config.clustering import Curriculum, Order
+from ebpo.config.types import Identifier, ModelIdentifier, PositiveInt, Seed, TemplateName
+
+# How several processes share a model: replicated, or sharded layer by layer.
+Parallel = Literal["ddp", "fsdp2"]
+
+
+class LoRA(Settings):
+    """Low-rank adapters (arXiv 2106.09685) in place of training all weights.
+
+    Attributes:
+        rank, alpha: of the adapters; their product with the input is scaled by alpha / rank.
+        target_modules: names of the linear layers that get one, or `all-linear`.
+    """
+
+    rank: PositiveInt
+    alpha: PositiveFloat
+    target_modules: list[str] | Literal["all-linear"] = "all-linear"
 
 
 class Training(Settings):
@@ -32,7 +48,10 @@ class Training(Settings):
         gradient_clip: maximal gradient norm.
         temperature: of the rollouts, and of every log-probability.
         max_new_tokens: completion budget L.
-        max_prompt_tokens: a longer prompt stops the run, with its id.
+        max_prompt_tokens: longer training prompts are dropped, counted, when prompts are rendered; a longer benchmark
+            prompt is an error.
+        gradient_checkpointing: activations are computed again in the backward pass, to save memory.
+        lora: trains adapters instead of all weights.
         checkpoint_every: steps between checkpoints.
         validate_every: steps between validations (0 and the last step included).
         validation_samples: completions per validation problem.
@@ -55,6 +74,8 @@ class Training(Settings):
     validation_samples: PositiveInt
     device: Literal["cpu", "cuda"] = "cpu"
     threads: PositiveInt = 1
+    gradient_checkpointing: bool = False
+    lora: LoRA | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Training:
@@ -87,11 +108,20 @@ class Evaluation(Settings):
 
 
 class Resources(Settings):
-    """What a GPU rule asks for; 0 on a CPU-only configuration."""
+    """What jobs ask for, and how many processes train a run; none of it changes a result beyond rounding.
+
+    Attributes:
+        gpus: of a GPU rule; 0 on a CPU-only configuration.
+        mem_mb, train_minutes: memory, and time limit of the long jobs.
+        processes: training processes of a run (one a GPU).
+        parallel: how they share the model.
+    """
 
     gpus: Annotated[int, Field(ge=0)] = 0
     mem_mb: PositiveInt = 2_000
     train_minutes: PositiveInt = 30
+    processes: PositiveInt = 1
+    parallel: Parallel = "ddp"
 
 
 class RunId(Settings):
@@ -115,7 +145,8 @@ class RunConfig(Settings):
     run: RunId
     settings: AlgorithmSettings
     training: Training
-    template: Literal["plain", "chat"]
+    curriculum: Curriculum = Curriculum()
+    template: TemplateName
     dtype: Literal["float32", "bfloat16"]
 
     @model_validator(mode="after")

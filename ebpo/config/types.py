@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
+
+# Prompt templates; their texts are in ebpo/prompts.py.
+TemplateName = Literal["plain", "chat", "dapo"]
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]

@@ -1,19 +1,40 @@
-"""Builds the problem sets of an experiment: train, validation, benchmarks; disjoint and counted."""
+"""Builds the problem sets of an experiment: train, validation, benchmarks; clean, disjoint and counted.
+
+The stages, in this order; each is counted, and what it removes is listed with a reason:
+
+1. read: rows that say exactly the same become one; rows without question or gold go (`published_source`)
+2. equal questions: the first stays; none does if their golds differ (`cleaning.drop_repeats`)
+3. the number of questions must be the configured one
+4. golds that the grader does not accept go (`cleaning.drop_ungradable`)
+5. near-duplicates in training: the first stays (`cleaning.drop_near_duplicates`)
+6. training problems that overlap a benchmark go (`contamination`)
+7. validation is held out of training, by a seed
+8. benchmarks must still have the configured number, and no question may be in two sets
+
+Benchmarks go through 1 to 4 only: they are published as they are. Generated problems are disjoint by construction and
+differ in numbers alone, so 3, 5, 6 and 7 do not concern them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import random
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from ebpo.config import Cell, GeneratedData, PublishedData
-from ebpo.grading import check_gold
-from ebpo.problems.record import Problem, normalise, text_digest
+from ebpo.config import Data, Dataset, PublishedData
+from ebpo.problems.cleaning import Removed, Result, drop_near_duplicates, drop_repeats, drop_ungradable
+from ebpo.problems.contamination import Overlap, find_overlaps
+from ebpo.problems.record import Problem
+from ebpo.problems.shares import share_of
+from ebpo.problems.sources import SourceSets, read_source
+from ebpo.problems.text import normalise
+
+__all__ = ["ProblemSets", "assert_disjoint", "build", "share_of"]
 
 log = logging.getLogger(__name__)
-
-Share = Literal["benchmark", "validation", "train"]
 
 
 @dataclass(frozen=True)
@@ -21,134 +42,121 @@ class ProblemSets:
     """The sets of an experiment.
 
     Attributes:
-        counts: what came in and why something was left out, per stage; goes into the manifest.
+        removed: set -> what left it, apart from rows that say exactly the same.
+        overlaps: the training problems that overlap a benchmark, and are removed.
+        counts: set -> stage -> number of problems; goes into the manifest.
+        facts: set -> where it comes from.
+        packages, warnings: as in `SourceSets`.
     """
 
     train: list[Problem]
     validation: list[Problem]
     benchmarks: dict[str, list[Problem]]
-    counts: dict[str, Any] = field(default_factory=dict)
+    removed: dict[str, list[Removed]] = field(default_factory=dict)
+    overlaps: list[Overlap] = field(default_factory=list)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)
 
 
-def share_of(problem: str, held_out: GeneratedData.HeldOut) -> Share:
-    """Which set a question may be used in: a hash of its normalised text, uniform in [0, 1), cut at the shares."""
-    position = int(text_digest(problem)[:13], 16) / 16**13
-    if position < held_out.benchmark:
-        return "benchmark"
-    if position < held_out.benchmark + held_out.validation:
-        return "validation"
-    return "train"
-
-
-def round_robin(streams: Sequence[Iterator[Problem]], total: int) -> list[Problem]:
-    """Takes one new question of each stream in turn until there are `total`; an ended stream drops out.
-
-    Streams may overlap (small numbers are also small enough for a harder cell): a question counts once.
-    """
-    taken: dict[str, Problem] = {}
-    live = list(streams)
-    while live and len(taken) < total:
-        for stream in list(live):
-            problem = next((p for p in stream if normalise(p.problem) not in taken), None)
-            if problem is None:
-                live.remove(stream)
-            elif len(taken) < total:
-                taken[normalise(problem.problem)] = problem
-    return list(taken.values())
-
-
-def _cells_of_share(cells: Iterable[Cell], data: GeneratedData, share: Share) -> list[Iterator[Problem]]:
-    from ebpo.problems.reasoning_gym_source import distinct
-
-    def stream(cell: Cell) -> Iterator[Problem]:
-        return (p for p in distinct(cell, data.seed) if share_of(p.problem, data.held_out) == share)
-
-    return [stream(cell) for cell in cells]
-
-
-def generate(data: GeneratedData) -> ProblemSets:
-    """Generated sets. Cells contribute equally until they run out of distinct questions.
+def build(data: Data) -> ProblemSets:
+    """The experiment's problem sets.
 
     Raises:
-        ValueError: the cells have fewer distinct questions than a set asks for.
+        ValueError: a set has another number of questions than configured, or two sets share a question.
+        FileNotFoundError, ConnectionError: the source cannot be reached.
     """
-    train = round_robin(_cells_of_share(data.cells, data, "train"), data.train)
-    _require(train, data.train, "data.train")
-    validation = round_robin(_cells_of_share(data.cells, data, "validation"), data.validation)
-    _require(validation, data.validation, "data.validation")
-    benchmarks = {}
-    for name, benchmark in data.benchmarks.items():
-        cells = [c for c in data.cells if c.topic in benchmark.topics]
-        benchmarks[name] = round_robin(_cells_of_share(cells, data, "benchmark"), benchmark.problems)
-        _require(benchmarks[name], benchmark.problems, f"data.benchmarks.{name}.problems")
-    return ProblemSets(train, validation, benchmarks)
+    source = read_source(data)
+    sets = {"train": source.train, **source.benchmarks}
+    if source.validation is not None:
+        sets["validation"] = source.validation
+    removed = {name: list(source.removed.get(name, [])) for name in sets}
+    configured = {"train": data.train, **data.benchmarks} if isinstance(data, PublishedData) else {}
 
+    def apply(name: str, result: Result) -> None:
+        sets[name] = result.kept
+        removed[name] += result.removed
 
-def _require(problems: Sequence[Problem], wanted: int, key: str) -> None:
-    if len(problems) < wanted:
-        raise ValueError(f"{key}: {wanted} asked for, but its cells have only {len(problems)} distinct questions")
-
-
-def load_published(data: PublishedData) -> ProblemSets:
-    """Published sets, from the mirror folder or the hub; validation is a seeded sample of the training set.
-
-    Raises:
-        ValueError: a set has another number of problems than its configuration says.
-    """
-    import random
-
-    from ebpo.problems.published_source import load
-
-    counts: dict[str, Any] = {}
-    benchmarks: dict[str, list[Problem]] = {}
-    for name, dataset in data.benchmarks.items():
-        benchmarks[name], counts[name] = load(name, dataset, data.mirror)
-    everything, counts["train"] = load("train", data.train, data.mirror)
-    held_out = {normalise(p.problem) for problems in benchmarks.values() for p in problems}
-    remaining = [p for p in everything if normalise(p.problem) not in held_out]
-    counts["train"]["in_a_benchmark"] = len(everything) - len(remaining)
-    if data.validation >= len(remaining):
-        raise ValueError(
-            f"data.validation: {data.validation} must be smaller than the {len(remaining)} training problems"
-        )
-    chosen = set(random.Random(data.seed).sample(range(len(remaining)), data.validation))
+    for name in sets:
+        questions = len({normalise(p.problem) for p in sets[name]})
+        if name in configured:
+            _check_count(name, configured[name], questions, source.facts[name]["rows"], [])
+        apply(name, drop_repeats(sets[name]))
+        apply(name, drop_ungradable(sets[name]))
+    overlaps: list[Overlap] = []
+    held_out = 0
+    if isinstance(data, PublishedData):
+        if data.cleaning.near_duplicate is not None:
+            apply("train", drop_near_duplicates(sets["train"], data.cleaning.near_duplicate))
+        benchmarks = {name: sets[name] for name in data.benchmarks}
+        overlaps = find_overlaps(sets["train"], benchmarks, data.cleaning)
+        apply("train", _without(sets["train"], overlaps))
+        sets["train"], sets["validation"] = _hold_out(sets["train"], data.validation, data.seed)
+        held_out = data.validation
+        for name in data.benchmarks:
+            _check_count(name, configured[name], len(sets[name]), source.facts[name]["rows"], removed[name])
+    assert_disjoint(sets)
+    counts = {name: _counts(source, name, removed.get(name, []), len(sets[name])) for name in sets}
+    if held_out:
+        counts["train"]["held_out"] = held_out
+    for name, problems in sets.items():
+        log.info("%s: %d problems; %s", name, len(problems), counts[name])
+        for item in removed.get(name, []):
+            if item.stage in ("conflicting_gold", "ungradable_gold"):
+                log.warning("%s: problem %s removed: %s", name, item.problem.id, item.reason)
+    for warning in source.warnings:
+        log.warning("%s", warning)
     return ProblemSets(
-        train=[p for i, p in enumerate(remaining) if i not in chosen],
-        validation=[p for i, p in enumerate(remaining) if i in chosen],
-        benchmarks=benchmarks,
+        train=sets["train"],
+        validation=sets["validation"],
+        benchmarks={name: sets[name] for name in source.benchmarks},
+        removed=removed,
+        overlaps=overlaps,
         counts=counts,
+        facts=source.facts,
+        packages=source.packages,
+        warnings=source.warnings,
     )
 
 
-def build(data: GeneratedData | PublishedData) -> ProblemSets:
-    """The experiment's problem sets, with golds that the grader accepts, disjoint by normalised text.
-
-    Raises:
-        ValueError: a set is too small, or two sets share a question.
-    """
-    sets = generate(data) if isinstance(data, GeneratedData) else load_published(data)
-    named = {"train": sets.train, "validation": sets.validation, **sets.benchmarks}
-    dropped: dict[str, dict[str, str]] = {}
-    for name, problems in named.items():
-        verdicts = {p.id: check_gold(p.answer) for p in problems}
-        dropped[name] = {i: v.reason for i, v in verdicts.items() if v.verdict != "correct"}
-        for identifier, reason in dropped[name].items():
-            log.warning(
-                "%s: problem %s dropped: its gold cannot be graded against itself (%s)", name, identifier, reason
-            )
-    kept = {name: [p for p in problems if p.id not in dropped[name]] for name, problems in named.items()}
-    assert_disjoint(kept)
-    counts = {
-        **sets.counts,
-        "problems": {name: len(problems) for name, problems in kept.items()},
-        "dropped_golds": {name: reasons for name, reasons in dropped.items() if reasons},
-    }
-    for name, problems in kept.items():
-        log.info("%s: %d problems", name, len(problems))
-    return ProblemSets(kept["train"], kept["validation"], {n: kept[n] for n in sets.benchmarks}, counts)
+def _counts(source: SourceSets, name: str, removed: list[Removed], final: int) -> dict[str, int]:
+    facts: Mapping[str, Any] = source.facts.get(name, {})
+    read = {key: facts[key] for key in ("rows", "distinct_rows", "not_wrapped") if key in facts}
+    return {**read, **Counter(item.stage for item in removed), "final": final}
 
 
-def assert_disjoint(sets: dict[str, list[Problem]]) -> None:
+def _check_count(name: str, dataset: Dataset, found: int, rows: int, removed: list[Removed]) -> None:
+    if abs(found - dataset.problems) > dataset.count_tolerance * dataset.problems:
+        lost = "".join(f"; {r.problem.id}: {r.reason}" for r in removed if r.stage != "exact_duplicate")
+        raise ValueError(
+            f"{name}: {dataset.path} has {found} distinct problems in {rows} rows; "
+            f"the configuration expects {dataset.problems} (count_tolerance {dataset.count_tolerance:g}){lost}"
+        )
+
+
+def _without(train: list[Problem], overlaps: list[Overlap]) -> Result:
+    reasons: dict[str, str] = {}
+    for found in overlaps:
+        reasons.setdefault(found.train_id, f"{found.kind} {found.overlap:.2f} of {found.benchmark_id}")
+    return Result(
+        [p for p in train if p.id not in reasons],
+        [Removed(p, "contaminated", reasons[p.id]) for p in train if p.id in reasons],
+    )
+
+
+def _hold_out(problems: list[Problem], number: int, seed: int) -> tuple[list[Problem], list[Problem]]:
+    """Training and validation problems, both in order: a seeded sample becomes validation."""
+    if number >= len(problems):
+        raise ValueError(f"data.validation: {number} must be smaller than the {len(problems)} training problems")
+    chosen = set(random.Random(seed).sample(range(len(problems)), number))
+    return (
+        [p for i, p in enumerate(problems) if i not in chosen],
+        [p for i, p in enumerate(problems) if i in chosen],
+    )
+
+
+def assert_disjoint(sets: Mapping[str, list[Problem]]) -> None:
     """Raises ValueError if a question occurs twice in training or validation, or in any two sets.
 
     A benchmark may share questions with another benchmark: benchmarks are published as they are.

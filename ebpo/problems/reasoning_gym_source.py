@@ -1,20 +1,20 @@
-"""Problems from reasoning-gym's generators, in the wording that the library gives."""
+"""Problem sets from reasoning-gym's generators, in the wording that the library gives."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import reasoning_gym
 from reasoning_gym.factory import DATASETS
 
-from ebpo.problems.record import Problem, normalise, problem_id
-
-if TYPE_CHECKING:
-    from ebpo.config import Cell
+from ebpo.config import Cell, GeneratedData
+from ebpo.problems.record import Problem, problem_id
+from ebpo.problems.shares import Share, share_of
+from ebpo.problems.sources import SourceSets
+from ebpo.problems.text import normalise
 
 log = logging.getLogger(__name__)
 
@@ -82,3 +82,50 @@ def distinct(cell: Cell, seed: int) -> Iterator[Problem]:
         misses = 0
         seen.add(key)
         yield problem
+
+
+def read(data: GeneratedData) -> SourceSets:
+    """Generated sets, disjoint by construction. Cells contribute equally until they run out of distinct questions.
+
+    Raises:
+        ValueError: the cells have fewer distinct questions than a set asks for.
+    """
+    train = round_robin(_cells_of_share(data.cells, data, "train"), data.train)
+    _require(train, data.train, "data.train")
+    validation = round_robin(_cells_of_share(data.cells, data, "validation"), data.validation)
+    _require(validation, data.validation, "data.validation")
+    benchmarks = {}
+    for name, benchmark in data.benchmarks.items():
+        cells = [c for c in data.cells if c.topic in benchmark.topics]
+        benchmarks[name] = round_robin(_cells_of_share(cells, data, "benchmark"), benchmark.problems)
+        _require(benchmarks[name], benchmark.problems, f"data.benchmarks.{name}.problems")
+    return SourceSets(train, validation, benchmarks, packages=("reasoning-gym",))
+
+
+def round_robin(streams: Sequence[Iterator[Problem]], total: int) -> list[Problem]:
+    """Takes one new question of each stream in turn until there are `total`; an ended stream drops out.
+
+    Streams may overlap (small numbers are also small enough for a harder cell): a question counts once.
+    """
+    taken: dict[str, Problem] = {}
+    live = list(streams)
+    while live and len(taken) < total:
+        for stream in list(live):
+            problem = next((p for p in stream if normalise(p.problem) not in taken), None)
+            if problem is None:
+                live.remove(stream)
+            elif len(taken) < total:
+                taken[normalise(problem.problem)] = problem
+    return list(taken.values())
+
+
+def _cells_of_share(cells: Iterable[Cell], data: GeneratedData, share: Share) -> list[Iterator[Problem]]:
+    def stream(cell: Cell) -> Iterator[Problem]:
+        return (p for p in distinct(cell, data.seed) if share_of(p.problem, data.held_out) == share)
+
+    return [stream(cell) for cell in cells]
+
+
+def _require(problems: Sequence[Problem], wanted: int, key: str) -> None:
+    if len(problems) < wanted:
+        raise ValueError(f"{key}: {wanted} asked for, but its cells have only {len(problems)} distinct questions")

@@ -12,6 +12,12 @@ FIGURES = {
         "Validation during training",
         "pass@1, pass@n and maj@n over n sampled completions per validation problem.",
     ),
+    "efficiency": (
+        "Sample efficiency",
+        "pass@1 on the validation problems against the completions sampled so far, including those that dynamic "
+        "sampling threw away. Dashed: half-way from the start to the best that any method reaches; a vertical mark "
+        "where a method gets there.",
+    ),
     "reward": ("Training reward", "Mean reward of the sampled completions of each step."),
     "grad_norm": ("Gradient norm", "Norm of the gradient before clipping, averaged over the updates of a step."),
     "entropy": ("Policy entropy", "Mean entropy of the policy's next-token distribution over the sampled tokens."),

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ebpo.config import ExperimentConfig, comparison_runs
+from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.runs import Run
 from ebpo.reporting.scores import AVERAGE, check_comparable, comparison_policies, policy_scores, summarise
@@ -313,6 +314,7 @@ def write_figures(config: ExperimentConfig, runs: Sequence[Run], scores: pd.Data
         "entropy": lambda: curves(runs, colours, "entropy", "entropy, nats per token"),
         "kl_step": lambda: curves(runs, colours, "kl_step", "KL(π_t ‖ π_t+1)", log=True),
         "validation": lambda: validation(runs, colours, config.training.validation_samples),
+        "efficiency": lambda: efficiency(runs, colours),
         "prior": lambda: prior(runs, colours),
         "penalty": lambda: penalty(runs, colours),
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ebpo.reporting.captions import FIGURES
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.runs import Run
 from ebpo.reporting.table import Table
+from ebpo.reporting.theory_figures import REPORT_FIGURES, THEORY_FIGURES, read_theorems
 
 PACKAGES = (
     "ebpo", "torch", "transformers", "snakemake", "math-verify", "reasoning-gym", "sentence-transformers",
@@ -32,6 +34,7 @@ def render_report(
     figures: Path,
     runs: Sequence[Run],
     topics: Mapping[str, Any],
+    theory: Path,
     commit: str,
 ) -> str:
     """The report as HTML.
@@ -44,10 +47,11 @@ def render_report(
         figures: folder of the SVG files.
         runs: all runs.
         topics: quality of the topic clustering.
+        theory: folder of the tables and figures of scripts/theory.py.
         commit: of the code.
 
     Raises:
-        FileNotFoundError: a figure is missing.
+        FileNotFoundError: a figure or the table of the theorems is missing.
     """
     environment = Environment(
         loader=PackageLoader("ebpo.reporting"),
@@ -62,6 +66,7 @@ def render_report(
         # The target comes first: --configfile takes every word that follows it.
         return f"snakemake {root}/{target} --force {options}"
 
+    simulate = f"snakemake theory --force {options}"
     return environment.get_template("report.html.j2").render(
         config=config,
         configuration=dump_yaml(config),
@@ -73,6 +78,12 @@ def render_report(
         whole=f"snakemake {root}/report.html {options}",
         runs=[_run_row(run) for run in runs],
         topics=topics,
+        theorems=[_theorem_row(row) for row in read_theorems(theory).to_dict("records")],
+        theory_figures=[
+            (f"theory-{name}", *THEORY_FIGURES[name], _data_uri(theory / "figures" / f"{name}.svg"), simulate)
+            for name in REPORT_FIGURES
+        ],
+        simulate=simulate,
         commit=commit,
         versions=package_versions(),
     )
@@ -112,6 +123,15 @@ def _data_uri(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"figure {path} is missing")
     return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+def _theorem_row(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    """A row of T1 to T5 as text; a value without closed form is a dash."""
+    numbers = {
+        key: "–" if math.isnan(row[key]) else f"{row[key] + 0.0:.4f}"
+        for key in ("analytic", "simulated", "low", "high")
+    }
+    return {**{str(key): str(value) for key, value in row.items()}, **numbers}
 
 
 def _run_row(run: Run) -> dict[str, str]:

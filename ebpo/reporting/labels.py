@@ -10,7 +10,13 @@ _LABELS = {
     "entropy_mech": "EntropyMech",
     "ebpo": "EBPO",
 }
-_ORDERS = {"topic": "topic", "shuffle": "shuffled", "difficulty": "easy to hard"}
+_ORDERS = {
+    "topic": "topic",
+    "shuffle": "shuffled",
+    "difficulty": "easy to hard",
+    "topic_difficulty": "easy to hard inside topics",
+    "interleaved": "topics interleaved",
+}
 
 
 def method_label(method: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 FinishReason = Literal["stop", "length"]
 
@@ -56,4 +59,30 @@ class Rollouts(Protocol):
             keys: one per prompt; a prompt's random stream is a function of (sampling.seed, key), so that it does not
                 depend on which other prompts are sampled with it, or by which process. None numbers the prompts.
         """
+        ...
+
+
+class RolloutEngine(Rollouts, Protocol):
+    """Samples completions of a policy that may be trained.
+
+    A training step is `sync`, any number of `generate`, `sleep`, and then the optimizer updates.
+
+    Attributes:
+        tokenizer: of the policy.
+        eos_ids: the ids that end a completion.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    eos_ids: list[int]
+
+    def sync(self, model: PreTrainedModel) -> None:
+        """Samples from `model`'s present weights from now on; wakes the engine.
+
+        Raises:
+            ValueError: the engine holds other weights afterwards.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Gives back the memory that only sampling needs, until `sync`."""
         ...

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ebpo.rollouts.protocol import Completion, Sampling
 from ebpo.seeds import derive_seed
@@ -28,7 +28,7 @@ class TransformersRollouts:
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
-        self.eos_ids = eos_token_ids(model, tokenizer)
+        self.eos_ids = eos_token_ids(model.generation_config, tokenizer)
 
     def generate(
         self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, keys: Sequence[int] | None = None
@@ -50,6 +50,18 @@ class TransformersRollouts:
                     completions[i] = group
         self.model.train(training)
         return completions
+
+    def sync(self, model: PreTrainedModel) -> None:
+        """Does nothing: the engine samples from the model that is trained.
+
+        Raises:
+            ValueError: `model` is another one.
+        """
+        if model is not self.model:
+            raise ValueError("the transformers engine samples from the model that it was made with, not from this one")
+
+    def sleep(self) -> None:
+        """Does nothing: between calls the engine holds no memory of its own."""
 
     def _decode(
         self, prompts: Sequence[Sequence[int]], n: int, sampling: Sampling, noise: Tensor
@@ -148,13 +160,13 @@ def sample_tokens(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Te
     return token, distribution.gather(-1, token.unsqueeze(1)).squeeze(1)
 
 
-def eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def eos_token_ids(generation_config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """All ids that end a completion: those of the generation configuration, else the tokenizer's.
 
     Raises:
         ValueError: there is none.
     """
-    ids = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ids = generation_config.eos_token_id if generation_config is not None else None
     if ids is None:
         ids = tokenizer.eos_token_id
     if ids is None:

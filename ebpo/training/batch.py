@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from ebpo.rollouts.protocol import Completion
 
@@ -25,9 +24,20 @@ class Batch:
     attention_mask: Tensor
     mask: Tensor
 
-    def rows(self, start: int, stop: int) -> Batch:
-        """A slice of rows, padding kept."""
-        return Batch(self.input_ids[start:stop], self.attention_mask[start:stop], self.mask[start:stop])
+    def rows(self, part: slice) -> Batch:
+        """Some rows, padding kept."""
+        return Batch(self.input_ids[part], self.attention_mask[part], self.mask[part])
+
+    def padded_to_multiple(self, count: int) -> Batch:
+        """With copies of the first row without loss tokens at the end, so that the rows divide by `count`."""
+        missing = -len(self) % count
+        if not missing:
+            return self
+        ids, attention = (t[:1].expand(missing, -1) for t in (self.input_ids, self.attention_mask))
+        blank = torch.zeros_like(self.mask[:1]).expand(missing, -1)
+        return Batch(
+            torch.cat([self.input_ids, ids]), torch.cat([self.attention_mask, attention]), torch.cat([self.mask, blank])
+        )
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]
@@ -37,7 +47,7 @@ def make_batch(
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Completion],
     pad_id: int,
-    device: str,
+    device: str | torch.device,
     extra_padding: int = 0,
 ) -> Batch:
     """Batch of N (prompt, completion) pairs. Masks come from lengths, never from the pad id.
@@ -60,14 +70,37 @@ def make_batch(
     )
 
 
-def token_logprobs(model: PreTrainedModel, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+def token_logprobs(model: nn.Module, batch: Batch, temperature: float) -> Tensor:
     """Log-probs of the completion tokens under softmax(logits / temperature), the distribution that was sampled.
 
     The only place where log-probs are computed: for the old, the current and the reference policy alike.
 
     Returns:
-        log-probs [N, T] (with gradient where enabled) and entropies [N, T] in nats (without); 0 outside the mask.
+        [N, T], with gradient where enabled; 0 outside the mask.
     """
+    distribution = _token_distributions(model, batch, temperature)
+    return _sampled(distribution, batch)
+
+
+def logprobs_in_chunks(model: nn.Module, batch: Batch, temperature: float, rows: int) -> tuple[Tensor, Tensor]:
+    """`token_logprobs` without gradient, a number of rows at a time, and the entropies of the same distributions.
+
+    Returns:
+        log-probs [N, T] and entropies [N, T] in nats; 0 outside the mask.
+    """
+    logps, entropies = [], []
+    with torch.no_grad():
+        for start in range(0, len(batch), rows):
+            part = batch.rows(slice(start, start + rows))
+            distribution = _token_distributions(model, part, temperature)
+            logps.append(_sampled(distribution, part))
+            entropy = -(distribution.exp() * distribution).sum(dim=-1)
+            entropies.append(torch.where(part.mask, entropy, 0.0))
+    return torch.cat(logps), torch.cat(entropies)
+
+
+def _token_distributions(model: nn.Module, batch: Batch, temperature: float) -> Tensor:
+    """Log-probabilities [N, T, V] at the positions that predict the completion tokens."""
     width = batch.mask.shape[1]
     positions = (batch.attention_mask.cumsum(dim=1) - 1).clamp(min=0)
     logits = model(
@@ -77,20 +110,10 @@ def token_logprobs(model: PreTrainedModel, batch: Batch, temperature: float) -> 
         logits_to_keep=width + 1,
         use_cache=False,
     ).logits[:, :-1]
-    distribution = torch.log_softmax(logits.float() / temperature, dim=-1)
-    targets = batch.input_ids[:, -width:]
+    return torch.log_softmax(logits.float() / temperature, dim=-1)
+
+
+def _sampled(distribution: Tensor, batch: Batch) -> Tensor:
+    targets = batch.input_ids[:, -batch.mask.shape[1] :]
     logp = distribution.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    with torch.no_grad():
-        entropy = -(distribution.exp() * distribution).sum(dim=-1)
-    return torch.where(batch.mask, logp, 0.0), torch.where(batch.mask, entropy, 0.0)
-
-
-def logprobs_in_chunks(
-    model: PreTrainedModel, batch: Batch, temperature: float, micro_batch: int
-) -> tuple[Tensor, Tensor]:
-    """`token_logprobs` without gradient, `micro_batch` rows at a time."""
-    parts = []
-    with torch.no_grad():
-        for start in range(0, len(batch), micro_batch):
-            parts.append(token_logprobs(model, batch.rows(start, start + micro_batch), temperature))
-    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+    return torch.where(batch.mask, logp, 0.0)

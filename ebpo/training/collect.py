@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ebpo.algorithms.groups import group_rewards
-from ebpo.grading import Grader, VerdictCounts
+from ebpo.grading import Grader, Verdict, VerdictCounts
 from ebpo.problems.record import Problem
-from ebpo.rollouts.graded import grade_completions
+from ebpo.rollouts.graded import accuracy_of, verdicts_of
 from ebpo.rollouts.protocol import Completion, Rollouts, Sampling
+from ebpo.training.processes import Processes
 from ebpo.training.stream import PromptStream
 
 
@@ -76,12 +78,41 @@ def mixed_groups(batch: RolloutBatch) -> list[int]:
     return [g for g in dict.fromkeys(batch.group_ids) if g in mixed]
 
 
+class Sampler:
+    """Samples and grades completions, each process its part of the prompts; every process gets all results.
+
+    Args:
+        problems, prompt_ids: by problem id.
+        context: inside it, this process can sample on its own.
+    """
+
+    def __init__(
+        self,
+        problems: Mapping[str, Problem],
+        prompt_ids: Mapping[str, list[int]],
+        rollouts: Rollouts,
+        grader: Grader,
+        processes: Processes,
+        context: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.problems, self.prompt_ids, self.rollouts, self.grader = problems, prompt_ids, rollouts, grader
+        self.processes, self.context = processes, context
+
+    def sample(self, ids: Sequence[str], n: int, sampling: Sampling) -> tuple[list[Completion], list[Verdict]]:
+        """`n` completions of each problem, problem by problem, and their verdicts."""
+        part = self.processes.part(len(ids))
+        own, keys = list(ids[part]), range(len(ids))[part]
+        with self.context():
+            groups = self.rollouts.generate([self.prompt_ids[i] for i in own], n, sampling, keys)
+        completions = [c for group in groups for c in group]
+        verdicts = verdicts_of(self.grader, [self.problems[i] for i in own for _ in range(n)], completions)
+        both = self.processes.gather(list(zip(completions, verdicts, strict=True)))
+        return [c for c, _ in both], [v for _, v in both]
+
+
 def collect(
     stream: PromptStream,
-    problems: Mapping[str, Problem],
-    prompt_ids: Mapping[str, list[int]],
-    rollouts: Rollouts,
-    grader: Grader,
+    sampler: Sampler,
     *,
     prompts: int,
     group_size: int,
@@ -100,9 +131,14 @@ def collect(
     rounds = 0
     while True:
         ids = stream.take(prompts)
+        completions, results = sampler.sample(ids, group_size, sampling(rounds))
+        verdicts.update(results)
         sampled.extend(
-            _round(
-                ids, problems, prompt_ids, rollouts, grader, group_size, sampling(rounds), rounds * prompts, verdicts
+            RolloutBatch(
+                problem_ids=[i for i in ids for _ in range(group_size)],
+                completions=completions,
+                group_ids=[rounds * prompts + group for group in range(prompts) for _ in range(group_size)],
+                accuracy=[accuracy_of(v) for v in results],
             )
         )
         rounds += 1
@@ -111,24 +147,3 @@ def collect(
         kept = mixed_groups(sampled)[:prompts]
         if len(kept) == prompts or rounds >= max_rounds:
             return Collected(sampled, sampled.groups(set(kept)), rounds, verdicts)
-
-
-def _round(
-    ids: list[str],
-    problems: Mapping[str, Problem],
-    prompt_ids: Mapping[str, list[int]],
-    rollouts: Rollouts,
-    grader: Grader,
-    group_size: int,
-    sampling: Sampling,
-    first_group: int,
-    verdicts: VerdictCounts,
-) -> RolloutBatch:
-    completions = rollouts.generate([prompt_ids[i] for i in ids], group_size, sampling)
-    batch = RolloutBatch()
-    for group, (identifier, group_completions) in enumerate(zip(ids, completions, strict=True)):
-        batch.problem_ids += [identifier] * group_size
-        batch.completions += group_completions
-        batch.group_ids += [first_group + group] * group_size
-    batch.accuracy = grade_completions(grader, [problems[i] for i in batch.problem_ids], batch.completions, verdicts)
-    return batch

@@ -12,6 +12,7 @@ import pandas as pd
 from ebpo.config import RunConfig, dump_yaml
 from ebpo.files import file_digest
 from ebpo.problems.record import read_problems
+from ebpo.prompts import read_prompts
 from ebpo.training.trainer import TrainingInputs
 
 
@@ -21,26 +22,36 @@ def read_inputs(
     policy: Path,
     train: Path,
     validation: Path,
+    prompts: Path,
     topics: Path | None = None,
     difficulty: Path | None = None,
 ) -> TrainingInputs:
     """The run's inputs; problem sets that are missing, empty or lack a column are named.
 
+    Args:
+        prompts: folder with the rendered prompts, train.parquet and validation.parquet. A training problem without a
+            prompt was dropped as too long; a validation problem must have one.
+
     Raises:
-        ValueError: a table is empty or lacks a column.
+        ValueError: a table is empty or lacks a column, or a validation problem has no prompt.
         FileNotFoundError: a file is missing.
     """
     problems = {name: read_problems(path) for name, path in (("train", train), ("validation", validation))}
     for name, path in (("train", train), ("validation", validation)):
         if not problems[name]:
             raise ValueError(f"{path}: holds no problem; {name} needs at least one")
+    prompt_ids = {name: read_prompts(prompts / f"{name}.parquet") for name in problems}
+    lost = [p.id for p in problems["validation"] if p.id not in prompt_ids["validation"]]
+    if lost:
+        raise ValueError(f"{prompts}: {len(lost)} validation problems have no prompt, the first is {lost[0]}")
     digest = hashlib.sha256(dump_yaml(config).encode())
-    for source in (policy, train, validation, topics, difficulty):
+    for source in (policy, train, validation, prompts, topics, difficulty):
         digest.update((file_digest(source) if source else "none").encode())
     return TrainingInputs(
         policy=policy,
-        train=problems["train"],
+        train=[p for p in problems["train"] if p.id in prompt_ids["train"]],
         validation=problems["validation"],
+        prompt_ids={**prompt_ids["train"], **prompt_ids["validation"]},
         topics={i: str(v) for i, v in _column(topics, "topic")} if topics else None,
         pass_rates={i: float(v) for i, v in _column(difficulty, "pass_rate")} if difficulty else None,
         digest=digest.hexdigest(),

@@ -14,7 +14,7 @@ def _nan_free(values: dict[str, float]) -> dict[str, float]:
     return {key: value for key, value in values.items() if value == value}
 
 
-def rollout_metrics(collected: Collected, shaped: Tensor, max_length: int) -> dict[str, float]:
+def rollout_metrics(collected: Collected, shaped: Tensor) -> dict[str, float]:
     """What was sampled, before the gate; accuracy after it as `accuracy/gated`.
 
     Args:

@@ -21,14 +21,17 @@ class Progress:
     """Shows step, reward, tokens per second and time left.
 
     On a terminal a rich bar; otherwise a log line at most every few seconds, and for the first and last step.
+
+    Args:
+        shown: False keeps silent (all but the main process of a job).
     """
 
-    def __init__(self, run: str, target: int, start: int) -> None:
-        self.run, self.target, self.start = run, target, start
+    def __init__(self, run: str, target: int, start: int, shown: bool = True) -> None:
+        self.run, self.target, self.start, self.shown = run, target, start, shown
         self.started = time.monotonic()
         self.last_line = 0.0
         self.bar: Bar | None = None
-        if sys.stderr.isatty():
+        if shown and sys.stderr.isatty():
             self.bar = Bar(
                 TextColumn(run), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
                 console=Console(stderr=True),
@@ -56,6 +59,6 @@ class Progress:
         )
         if self.bar:
             self.bar.update(self.task, completed=step, description=text)
-        elif now - self.last_line >= _LINE_EVERY_SECONDS or step == self.target:
+        elif self.shown and (now - self.last_line >= _LINE_EVERY_SECONDS or step == self.target):
             self.last_line = now
             log.info("%s: %s, %.0f s left", self.run, text, left)

@@ -1,22 +1,22 @@
-"""One optimizer update. Weights of tokens are fixed for the whole batch before it is split into micro-batches."""
+"""One optimizer update. Everything that looks at the whole batch is fixed before it is split into micro-batches."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from ebpo.algorithms.losses import aggregation_weights, kl_k3
-from ebpo.algorithms.registry import needs_selection, select_tokens, token_loss
+from ebpo.algorithms.registry import token_loss
 from ebpo.algorithms.settings import AlgorithmSettings
-from ebpo.training.batch import Batch, logprobs_in_chunks, token_logprobs
+from ebpo.training.batch import Batch, token_logprobs
+from ebpo.training.processes import Processes, accumulating
 
 
 @dataclass
 class UpdateStatistics:
-    """Sums over the loss tokens of the updates of one step; `finish` turns them into metrics."""
+    """Sums over the loss tokens that this process saw in a step's updates; `finish` turns them into metrics."""
 
     tokens: int = 0
     loss: float = 0.0
@@ -24,18 +24,22 @@ class UpdateStatistics:
     clipped_high: int = 0
     ratio_max: float = 0.0
     kl_reference: float = 0.0
-    grad_norms: tuple[float, ...] = ()
+    grad_norms: list[float] = field(default_factory=list)
     skipped: int = 0
 
-    def finish(self) -> dict[str, float]:
-        """Metrics of the step: means over tokens, mean gradient norm over updates (before clipping)."""
-        tokens = max(self.tokens, 1)
+    def finish(self, processes: Processes) -> dict[str, float]:
+        """Metrics of the step over all processes: means over tokens, mean norm (before clipping) over updates."""
+        tokens, loss, low, high, kl = processes.reduce(
+            [self.tokens, self.loss, self.clipped_low, self.clipped_high, self.kl_reference], sum
+        )
+        (ratio,) = processes.reduce([self.ratio_max], max)
+        count = max(tokens, 1)
         metrics = {
-            "loss": self.loss / max(len(self.grad_norms), 1),
-            "clip/low": self.clipped_low / tokens,
-            "clip/high": self.clipped_high / tokens,
-            "ratio/max": self.ratio_max,
-            "kl_reference": self.kl_reference / tokens,
+            "loss": loss / max(len(self.grad_norms), 1),
+            "clip/low": low / count,
+            "clip/high": high / count,
+            "ratio/max": ratio,
+            "kl_reference": kl / count,
             "updates": float(len(self.grad_norms)),
             "updates/skipped": float(self.skipped),
         }
@@ -44,57 +48,112 @@ class UpdateStatistics:
         return metrics
 
 
-def accumulate_gradient(
-    model: PreTrainedModel,
-    settings: AlgorithmSettings,
-    batch: Batch,
-    old_logp: Tensor,
-    advantages: Tensor,
-    reference_logp: Tensor | None,
-    *,
-    temperature: float,
-    max_length: int,
-    micro_batch: int,
-    generator: torch.Generator,
-    statistics: UpdateStatistics,
-) -> bool:
-    """Adds the gradient of an optimizer batch's loss to the parameters.
+@dataclass(frozen=True)
+class OptimizerBatch:
+    """The rows of one optimizer update, with all that was decided on the whole of them.
 
-    Args:
+    Attributes:
+        batch: N rows.
         old_logp, reference_logp: [N, T]; reference None means no KL penalty.
         advantages: [N].
-        max_length: configured maximal completion length (divisor of the constant aggregation).
-        generator: for algorithms that draw tokens.
-
-    Returns:
-        False if the batch has no loss token, in which case nothing was added and no update may follow.
+        weights: [N, T], so that the loss is sum(weights * token loss).
+        selected: [N, T] bool, tokens that EntropyMech treats apart; None for the other algorithms.
     """
-    tokens = int(batch.mask.sum())
-    if tokens == 0:
-        return False
-    weights = aggregation_weights(batch.mask, settings.aggregation, max_length)
-    selected = None
-    if needs_selection(settings):
-        current, _ = logprobs_in_chunks(model, batch, temperature, micro_batch)
-        selected = select_tokens(settings, current, old_logp, advantages, batch.mask, generator)
-    for start in range(0, len(batch), micro_batch):
-        rows = slice(start, start + micro_batch)
-        part = batch.rows(start, start + micro_batch)
-        logp, _ = token_logprobs(model, part, temperature)
-        result = token_loss(
-            settings, logp, old_logp[rows], advantages[rows], None if selected is None else selected[rows]
+
+    batch: Batch
+    old_logp: Tensor
+    advantages: Tensor
+    reference_logp: Tensor | None
+    weights: Tensor
+    selected: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        settings: AlgorithmSettings,
+        batch: Batch,
+        old_logp: Tensor,
+        advantages: Tensor,
+        reference_logp: Tensor | None,
+        selected: Tensor | None,
+        max_length: int,
+    ) -> OptimizerBatch:
+        """With the weights of the algorithm's aggregation; `max_length` is the configured maximal completion length."""
+        weights = aggregation_weights(batch.mask, settings.aggregation, max_length)
+        return cls(batch, old_logp, advantages, reference_logp, weights, selected)
+
+    @property
+    def tokens(self) -> int:
+        """Number of loss tokens; an update without any must not happen."""
+        return int(self.batch.mask.sum())
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def rows(self, part: slice) -> OptimizerBatch:
+        """Some rows; their weights stay those of the whole."""
+        return OptimizerBatch(
+            self.batch.rows(part),
+            self.old_logp[part],
+            self.advantages[part],
+            None if self.reference_logp is None else self.reference_logp[part],
+            self.weights[part],
+            None if self.selected is None else self.selected[part],
         )
-        per_token = result.loss
-        if reference_logp is not None:
-            penalty = kl_k3(logp, reference_logp[rows])
-            per_token = per_token + settings.kl_coef * penalty
-            statistics.kl_reference += float(torch.where(part.mask, penalty.detach(), 0.0).sum())
-        loss = torch.where(part.mask, weights[rows] * per_token, 0.0).sum()
-        loss.backward()
+
+    def padded_to_multiple(self, count: int) -> OptimizerBatch:
+        """With rows of weight 0 at the end, so that the rows divide by `count`."""
+        missing = -len(self) % count
+
+        def padded(tensor: Tensor) -> Tensor:
+            return torch.cat([tensor, tensor.new_zeros(missing, *tensor.shape[1:])])
+
+        return OptimizerBatch(
+            self.batch.padded_to_multiple(count),
+            padded(self.old_logp),
+            padded(self.advantages),
+            None if self.reference_logp is None else padded(self.reference_logp),
+            padded(self.weights),
+            None if self.selected is None else padded(self.selected),
+        )
+
+
+def accumulate_gradient(
+    model: nn.Module,
+    settings: AlgorithmSettings,
+    whole: OptimizerBatch,
+    processes: Processes,
+    *,
+    temperature: float,
+    micro_batch: int,
+    statistics: UpdateStatistics,
+) -> None:
+    """Adds the gradient of a batch's loss to the parameters, each process computing its part of the rows.
+
+    Args:
+        micro_batch: rows per pass; changes memory, never the gradient.
+        statistics: gets this process's sums.
+    """
+    # Every process makes the same number of equal passes, since sharded models synchronise in each.
+    padded = whole.padded_to_multiple(processes.count)
+    own = padded.rows(processes.part(len(padded)))
+    for start in range(0, len(own), micro_batch):
+        part = own.rows(slice(start, start + micro_batch))
+        mask = part.batch.mask
+        with accumulating(model, last=start + micro_batch >= len(own)):
+            logp = token_logprobs(model, part.batch, temperature)
+            result = token_loss(settings, logp, part.old_logp, part.advantages, part.selected)
+            per_token = result.loss
+            if part.reference_logp is not None:
+                penalty = kl_k3(logp, part.reference_logp)
+                per_token = per_token + settings.kl_coef * penalty
+                statistics.kl_reference += float(torch.where(mask, penalty.detach(), 0.0).sum())
+            loss = torch.where(mask, part.weights * per_token, 0.0).sum()
+            # DDP and FSDP2 average gradients over processes; ours add up.
+            (loss * processes.count).backward()
         statistics.loss += float(loss.detach())
-        statistics.clipped_low += int((result.clipped_low & part.mask).sum())
-        statistics.clipped_high += int((result.clipped_high & part.mask).sum())
-        ratios = result.ratio.detach()[part.mask]
+        statistics.clipped_low += int((result.clipped_low & mask).sum())
+        statistics.clipped_high += int((result.clipped_high & mask).sum())
+        ratios = result.ratio.detach()[mask]
         statistics.ratio_max = max(statistics.ratio_max, float(ratios.max()) if len(ratios) else 0.0)
-    statistics.tokens += tokens
-    return True
+        statistics.tokens += int(mask.sum())

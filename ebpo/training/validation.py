@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from ebpo.grading import GradeItem, Grader, Verdict, VerdictCounts, check_unscorable
-from ebpo.problems.record import Problem
-from ebpo.rollouts.protocol import Rollouts, Sampling
+from ebpo.evaluation.classes import majority_credits
+from ebpo.grading import Grader, Verdict, VerdictCounts, check_unscorable
+from ebpo.rollouts.protocol import Sampling
+from ebpo.training.collect import Sampler
 
 
-def validate(
-    problems: Sequence[Problem],
-    prompt_ids: Sequence[list[int]],
-    rollouts: Rollouts,
-    grader: Grader,
-    samples: int,
-    sampling: Sampling,
-) -> dict[str, float]:
-    """Metrics `validation/pass@1`, `validation/pass@n`, `validation/maj@n` with n = samples."""
-    groups = rollouts.generate(prompt_ids, samples, sampling)
-    items = [
-        GradeItem(gold=p.answer, completion=c.text) for p, group in zip(problems, groups, strict=True) for c in group
-    ]
-    verdicts = grader.grade_batch(items)
+def validate(sampler: Sampler, ids: Sequence[str], samples: int, sampling: Sampling) -> dict[str, float]:
+    """Metrics of `samples` completions of each problem; see `validation_metrics`."""
+    _, verdicts = sampler.sample(ids, samples, sampling)
     check_unscorable(VerdictCounts(verdicts))
     rows = [verdicts[i : i + samples] for i in range(0, len(verdicts), samples)]
-    count = len(rows)
-    return {
-        "validation/pass@1": sum(v.verdict == "correct" for v in verdicts) / len(verdicts),
-        f"validation/pass@{samples}": sum(any(v.verdict == "correct" for v in row) for row in rows) / count,
-        f"validation/maj@{samples}": sum(majority_credit(row) for row in rows) / count,
-    }
+    return validation_metrics(rows, sampler.grader)
 
 
-def majority_credit(verdicts: Sequence[Verdict]) -> float:
-    """1 if the most frequent answer is correct, 0 if not; tied answers share the credit.
+def validation_metrics(rows: Sequence[Sequence[Verdict]], grader: Grader) -> dict[str, float]:
+    """Metrics `validation/pass@1`, `validation/pass@n`, `validation/maj@n`, means over problems with n samples each.
 
-    Completions without an answer do not vote; if none votes, the credit is 0.
+    Unscorable completions leave a problem's pass@1; a problem with nothing else leaves the mean.
     """
-    votes = Counter(v.extracted for v in verdicts if v.extracted)
-    if not votes:
-        return 0.0
-    correct: dict[str, bool] = defaultdict(bool)
-    for verdict in verdicts:
-        if verdict.extracted:
-            correct[verdict.extracted] |= verdict.verdict == "correct"
-    most = max(votes.values())
-    winners = [answer for answer, number in votes.items() if number == most]
-    return sum(correct[answer] for answer in winners) / len(winners)
+    scorable = [[v.verdict == "correct" for v in row if v.verdict != "unscorable"] for row in rows]
+    scorable = [row for row in scorable if row]
+    n = len(rows[0])
+    return {
+        "validation/pass@1": sum(sum(row) / len(row) for row in scorable) / len(scorable),
+        f"validation/pass@{n}": sum(any(row) for row in scorable) / len(scorable),
+        f"validation/maj@{n}": sum(majority_credits(rows, grader)) / len(rows),
+    }

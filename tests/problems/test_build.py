@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import json
 
-import pandas as pd
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
-from ebpo.config import Dataset, parse_config
-from ebpo.problems.build import assert_disjoint, build, share_of
-from ebpo.problems.published_source import load
-from ebpo.problems.record import Problem, normalise, read_problems, write_problems
+from ebpo.config import Data, parse_config
+from ebpo.problems.build import assert_disjoint, build
+from ebpo.problems.record import Problem
+from ebpo.problems.shares import share_of
+from ebpo.problems.text import normalise
 
 
 @pytest.fixture(scope="module")
@@ -58,32 +59,62 @@ def test_too_few_questions_are_named(data):
         build(few)
 
 
-def test_a_problem_table_survives_its_file(tmp_path, sets):
-    write_problems(tmp_path / "p.parquet", sets.train)
-    assert read_problems(tmp_path / "p.parquet") == sets.train
+def published(folder, rows, benchmark, **changes):
+    """A configuration of files in `folder`, which are written: (question, gold) pairs."""
+    for name, pairs in (("own", rows), ("bench", benchmark)):
+        lines = [json.dumps({"q": question, "a": gold}) for question, gold in pairs]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    columns = {"problem": "q", "answer": "a"}
+    raw = {
+        "source": "files",
+        "folder": str(folder),
+        "seed": 0,
+        "train": {"path": "own.jsonl", "problems": len({q for q, _ in rows}), **columns},
+        "validation": 1,
+        "benchmarks": {"bench": {"path": "bench.jsonl", "problems": len(benchmark), **columns}},
+    }
+    return TypeAdapter(Data).validate_python(raw | changes)
 
 
-def test_repeated_rows_of_a_nested_schema_become_one_problem(tmp_path):
-    rows = [
-        {"prompt": [{"content": f"What is {n}?", "role": "user"}], "reward_model": {"ground_truth": str(n)}}
-        for n in range(3)
-    ]
-    pd.DataFrame(rows * 100).to_parquet(tmp_path / "DAPO-Math-17k.parquet")
-    dataset = Dataset(
-        path="BytedTsinghua-SIA/DAPO-Math-17k", split="train", problems=3,
-        problem="prompt.0.content", answer="reward_model.ground_truth",
-    )  # fmt: skip
-    problems, counts = load("train", dataset, str(tmp_path))
-    assert [p.answer for p in problems] == ["0", "1", "2"]
-    assert counts == {"rows": 300, "distinct": 3}
-    with pytest.raises(ValueError, match="3 distinct problems in 300 rows; the configuration expects 4"):
-        load("train", dataset.model_copy(update={"problems": 4}), str(tmp_path))
+QUESTIONS = [(f"What is {n} plus {n}?", str(2 * n)) for n in range(1, 9)]
 
 
-def test_a_missing_mirror_file_and_column_are_named(tmp_path):
-    dataset = Dataset(path="math-ai/aime25", split="test", problem="problem", answer="answer", problems=1)
-    with pytest.raises(FileNotFoundError, match=r"aime25\.parquet"):
-        load("aime25", dataset, str(tmp_path))
-    (tmp_path / "aime25.jsonl").write_text(json.dumps({"question": "x", "answer": "1"}) + "\n")
-    with pytest.raises(ValueError, match="column 'problem' is missing"):
-        load("aime25", dataset, str(tmp_path))
+def test_validation_is_held_out_by_the_seed_alone(tmp_path):
+    one = build(published(tmp_path, QUESTIONS, [], validation=3, benchmarks={}))
+    two = build(published(tmp_path, QUESTIONS, [], validation=3, benchmarks={}))
+    other = build(published(tmp_path, QUESTIONS, [], validation=3, benchmarks={}, seed=1))
+    assert [p.id for p in one.validation] == [p.id for p in two.validation] != [p.id for p in other.validation]
+    assert {p.problem for p in one.train + one.validation} == {question for question, _ in QUESTIONS}
+    assert one.counts["train"]["held_out"] == 3
+
+
+def test_a_training_problem_of_a_benchmark_goes_and_is_listed(tmp_path):
+    sets = build(published(tmp_path, QUESTIONS, [("WHAT IS $3$ plus $3$ ?", "6")]))
+    assert [(o.benchmark, o.kind) for o in sets.overlaps] == [("bench", "text")]
+    assert "What is 3 plus 3?" not in {p.problem for p in sets.train + sets.validation}
+    assert sets.counts["train"]["contaminated"] == 1
+
+
+def test_a_benchmark_that_would_shrink_is_an_error_that_names_the_problem(tmp_path):
+    data = published(tmp_path, QUESTIONS, [("Who?", "\\frac{1}{"), ("Why?", "1")])
+    with pytest.raises(ValueError, match=r"bench: .* has 1 distinct .* expects 2 .*bench-\w+: gold .* \(bad_gold\)"):
+        build(data)
+
+
+def test_another_number_of_questions_is_an_error(tmp_path):
+    nine = {"path": "own.jsonl", "problem": "q", "answer": "a", "problems": 9}
+    with pytest.raises(ValueError, match=r"train: own.jsonl has 8 distinct problems in 8 rows; .* expects 9"):
+        build(published(tmp_path, QUESTIONS, [], train=nine, benchmarks={}))
+
+
+def test_a_validation_set_as_large_as_training_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"data.validation: 8 must be smaller than the 8 training problems"):
+        build(published(tmp_path, QUESTIONS, [], validation=8, benchmarks={}))
+
+
+def test_near_duplicates_cannot_be_split_between_training_and_validation(tmp_path):
+    reworded = [(f"Now then: what is the sum of {n} plus {n} in base ten?", str(2 * n)) for n in range(1, 9)]
+    again = [(f"Well then: what is the sum of {n} plus {n} in base ten?", str(2 * n)) for n in range(1, 9)]
+    sets = build(published(tmp_path, reworded + again, [], validation=4, benchmarks={}))
+    assert sets.counts["train"]["near_duplicate"] == 8
+    assert {p.problem for p in sets.train + sets.validation} == {question for question, _ in reworded}

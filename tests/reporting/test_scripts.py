@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from synthetic_experiment import REPOSITORY, Experiment
 
 from ebpo.reporting.captions import FIGURES
+from ebpo.reporting.theory_figures import COLUMNS, REPORT_FIGURES
 
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -19,6 +21,16 @@ def tables(experiment: Experiment, comparison: str, name: str = "tables") -> sub
         "tables.py", "--config", experiment.config_path, "--comparison", comparison, "--scores", *experiment.scores,
         "--paper", REPOSITORY / "config/paper_results.csv", "--out", experiment.root / name / comparison,
     )  # fmt: skip
+
+
+def theory_folder(root: Path) -> Path:
+    """What the report reads of the theory: the table of the theorems, one row without closed form, and figures."""
+    rows = ["T1,a penalty,G = 4,-0.16667,-0.165,-0.17,-0.16,yes,holds", "T5,an error,9 topics,,0.03,0.02,0.04,–,fails"]
+    (root / "theory/figures").mkdir(parents=True)
+    (root / "theory/theorems.csv").write_text("\n".join([",".join(COLUMNS), *rows]) + "\n", encoding="utf-8")
+    for name in REPORT_FIGURES:
+        (root / f"theory/figures/{name}.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
+    return root / "theory"
 
 
 def error_line(result: subprocess.CompletedProcess[str]) -> str:
@@ -44,17 +56,19 @@ def test_tables_figures_report(experiment: Experiment) -> None:
     prefixes = [root / "tables" / name for name in ("main", "clustering", "curriculum")]
     result = run(
         "report.py", *common, "--tables", *prefixes, "--figures", root / "figures", "--topics", experiment.topics,
-        "--commit", "abc1234", "--out", root / "report.html",
+        "--theory", theory_folder(root), "--commit", "abc1234", "--out", root / "report.html",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     html = (root / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?\s*(https?:)?//""", html)
     assert "http://" not in html
     assert "https://" not in html
-    assert html.count("data:image/svg+xml;base64,") == 8
+    assert html.count("data:image/svg+xml;base64,") == len(FIGURES) + len(REPORT_FIGURES)
     ids = re.findall(r'\sid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     for text in ("Main comparison", "abc1234", "0:01:15", "5,120", "40 of 40", "0.900", "EBPO − GRPO"):
+        assert text in html
+    for text in ("a penalty", "-0.1667", "-0.1700 to -0.1600", "T5", "snakemake theory --force"):
         assert text in html
     assert f"snakemake {root}/tables/main.md --force" in html
 
@@ -89,6 +103,6 @@ def test_missing_metrics_are_named(experiment: Experiment) -> None:
 
 
 def test_reporting_does_not_import_torch() -> None:
-    modules = "figures, html, paper, runs, scores, table, tables"
+    modules = "figures, html, paper, runs, scores, table, tables, theory_figures"
     code = f"import sys; from ebpo.reporting import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

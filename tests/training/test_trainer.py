@@ -3,63 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
-import yaml
+from run_training import finish, kill_at, rows_without_times, run_config, start
 
-from ebpo.config import RunConfig, RunId, dump_yaml, parse_config
 from ebpo.files import file_digest
 from ebpo.grading import Grader
-from ebpo.problems.build import build
-from ebpo.problems.record import Problem, write_problems
+from ebpo.policy.loading import load_policy
+from ebpo.problems.record import Problem
 from ebpo.rollouts.protocol import Completion, Sampling
-from ebpo.training.collect import collect, mixed_groups
+from ebpo.training.collect import Sampler, collect, mixed_groups
 from ebpo.training.metrics import step_kl
+from ebpo.training.processes import Processes
 from ebpo.training.stream import PromptStream
 
 METHODS = ["grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo"]
-
-
-@pytest.fixture(scope="module")
-def tiny(repository):
-    return parse_config(yaml.safe_load((repository / "tests" / "workflow" / "tiny.yaml").read_text()))
-
-
-@pytest.fixture(scope="module")
-def problem_files(tiny, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    sets = build(tiny.data)
-    write_problems(folder / "train.parquet", sets.train)
-    write_problems(folder / "validation.parquet", sets.validation)
-    return folder
-
-
-def run_config(tiny, method: str, steps: int) -> RunConfig:
-    resolved = tiny.run_config(RunId(model="demo", method=method, order="shuffle", group_size=4, seed=0))
-    return resolved.model_copy(update={"training": resolved.training.model_copy(update={"steps": steps})})
-
-
-def start(repository, config: RunConfig, data: Path, out: Path, policy: Path) -> subprocess.Popen:
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "config.yaml").write_text(dump_yaml(config))
-    command = [
-        sys.executable, "scripts/train.py", "--config", out / "config.yaml", "--policy", policy,
-        "--train", data / "train.parquet", "--validation", data / "validation.parquet", "--out", out,
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(repository), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(list(map(str, command)), cwd=repository, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def rows_without_times(path: Path) -> list[dict]:
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{k: v for k, v in row.items() if k not in ("tokens_per_second", "rss_mb")} for row in rows]
 
 
 @pytest.mark.slow
@@ -67,44 +26,37 @@ def rows_without_times(path: Path) -> list[dict]:
 def test_a_killed_run_ends_in_the_same_bits(repository, tiny, problem_files, policy_folder, tmp_path, method):
     config = run_config(tiny, method, steps=6)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = start(repository, config, problem_files, whole, policy_folder)
-    assert process.wait(timeout=300) == 0, process.stderr.read()
-
-    process = start(repository, config, problem_files, killed, policy_folder)
-    deadline = time.monotonic() + 200
-    while not list(killed.glob("state/*/step-000003")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "summary.json").exists()
-
-    process = start(repository, config, problem_files, killed, policy_folder)
-    _, log = process.communicate(timeout=300)
-    assert process.returncode == 0, log
+    finish(start(repository, config, problem_files, whole, policy_folder))
+    kill_at(start(repository, config, problem_files, killed, policy_folder), killed, step=3)
+    log = finish(start(repository, config, problem_files, killed, policy_folder))
     assert "resumed from the checkpoint of step" in log
     assert json.loads((killed / "summary.json").read_text())["resumed_at"]
     assert rows_without_times(killed / "metrics.jsonl") == rows_without_times(whole / "metrics.jsonl")
     assert file_digest(killed / "model") == file_digest(whole / "model")
+    assert file_digest(killed / "best") == file_digest(whole / "best")
     assert not (killed / "state").exists()
 
 
 @pytest.mark.slow
 def test_a_checkpoint_of_another_configuration_is_not_resumed(repository, tiny, problem_files, policy_folder, tmp_path):
     config = run_config(tiny, "ebpo", steps=50)
-    process = start(repository, config, problem_files, tmp_path, policy_folder)
-    while not list(tmp_path.glob("state/*/step-*")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    process = start(repository, run_config(tiny, "grpo", steps=2), problem_files, tmp_path, policy_folder)
-    _, log = process.communicate(timeout=300)
-    assert process.returncode == 0, log
+    kill_at(start(repository, config, problem_files, tmp_path, policy_folder), tmp_path, step=1)
+    log = finish(start(repository, run_config(tiny, "grpo", steps=2), problem_files, tmp_path, policy_folder))
     assert "resumed" not in log
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["step"], summary["target"]) == (2, 2)
+
+
+@pytest.mark.slow
+def test_the_best_checkpoint_is_that_of_the_best_validation(repository, tiny, problem_files, policy_folder, tmp_path):
+    # At this learning rate the policy breaks at once: the best validation is the first, of the base policy.
+    config = run_config(tiny, "grpo", steps=3, learning_rate=0.3, validate_every=1)
+    finish(start(repository, config, problem_files, tmp_path, policy_folder))
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    scores = [row["validation/maj@2"] for row in rows_without_times(tmp_path / "metrics.jsonl")]
+    assert summary["best_step"] == scores.index(max(scores)) == 0
+    base, best = (load_policy(folder)[0].state_dict() for folder in (policy_folder, tmp_path / "best"))
+    assert all(torch.equal(base[name], best[name]) for name in base)
 
 
 class ScriptedRollouts:
@@ -114,7 +66,7 @@ class ScriptedRollouts:
         self.ids, self.right, self.mixed = ids, right, mixed
         self.calls = 0
 
-    def generate(self, prompt_ids, n: int, sampling: Sampling) -> list[list[Completion]]:
+    def generate(self, prompt_ids, n: int, sampling: Sampling, keys=None) -> list[list[Completion]]:
         self.calls += 1
         groups = []
         for prompt in prompt_ids:
@@ -132,7 +84,7 @@ def scripted(right: set[str], mixed: set[str], max_rounds: int | None):
     stream = PromptStream(lambda epoch: names)
     with Grader() as grader:
         collected = collect(
-            stream, problems, prompts, rollouts, grader, prompts=4, group_size=4,
+            stream, Sampler(problems, prompts, rollouts, grader, Processes("cpu")), prompts=4, group_size=4,
             sampling=lambda attempt: Sampling(1.0, 4, attempt), max_rounds=max_rounds,
         )  # fmt: skip
     return collected, rollouts, stream

@@ -3,17 +3,20 @@
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 REPOSITORY = Path(workflow.basedir).parent
 sys.path.insert(0, str(REPOSITORY))
 
 from ebpo.config import (
     ConfigError,
+    Order,
     comparison_runs,
     dump_yaml,
     job_sections,
     parse_config,
 )
+from ebpo.config.clustering import DIFFICULTY_ORDERS, TOPIC_ORDERS
 from ebpo.workflow import (
     clear_stale_lock,
     code_digest,
@@ -70,6 +73,7 @@ FIGURE_NAMES = [
     "entropy",
     "kl_step",
     "validation",
+    "efficiency",
     "prior",
     "penalty",
 ]
@@ -86,12 +90,12 @@ RUN = "runs/{model}/{method}-{order}/G{group_size}/seed{seed}"
 wildcard_constraints:
     model=r"[a-z0-9][a-z0-9_.-]*",
     method=r"[a-z][a-z0-9_]*",
-    order=r"shuffle|topic|difficulty",
+    order="|".join(get_args(Order)),
     group_size=r"\d+",
     seed=r"\d+",
     section=r"[a-z0-9_.-]+",
     comparison=r"[a-z][a-z0-9_]*",
-    policy=r"base/[a-z0-9_.-]+|runs/[a-z0-9_.-]+/[a-z0-9_]+-[a-z]+/G\d+/seed\d+",
+    policy=r"base/[a-z0-9_.-]+|runs/[a-z0-9_.-]+/[a-z0-9_]+-[a-z_]+/G\d+/seed\d+",
 
 
 def model_of(policy):
@@ -130,11 +134,11 @@ def prior_inputs(wildcards):
     run = run_of(wildcards)
     inputs = {}
     if (
-        run.order == "topic"
+        run.order in TOPIC_ORDERS
         or getattr(EXPERIMENT.methods[run.method], "scope", None) == "cluster"
     ):
         inputs["topics"] = f"{ROOT}/clusters/topics.parquet"
-    if run.order == "difficulty":
+    if run.order in DIFFICULTY_ORDERS or EXPERIMENT.curriculum.drops:
         inputs["difficulty"] = f"{ROOT}/clusters/{run.model}/difficulty.parquet"
     return inputs
 
@@ -144,6 +148,13 @@ def prior_arguments(wildcards):
     return " ".join(
         f"--{name} {path}" for name, path in prior_inputs(wildcards).items()
     )
+
+
+def launcher(processes):
+    """The interpreter of a training job, or the launcher of its processes on this node."""
+    if processes == 1:
+        return "python"
+    return f"python -m torch.distributed.run --standalone --nproc-per-node {processes}"
 
 
 def comparison_files(name, file):

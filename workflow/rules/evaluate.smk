@@ -1,15 +1,43 @@
-# Completions and verdicts are separate files: a change of the grader re-grades without sampling anew.
+# Which checkpoint an evaluation folder is of.
+CHECKPOINTS = {"evaluation": ("model", "final"), "evaluation_best": ("best", "best")}
+
+
+def evaluated_model(wildcards):
+    """The folder of the weights."""
+    return f"{ROOT}/{wildcards.policy}/{CHECKPOINTS[wildcards.evaluation][0]}"
+
+
+def evaluated_prompts(wildcards):
+    """The prompt tables of the benchmarks."""
+    folder = f"{ROOT}/base/{model_of(wildcards.policy)}/prompts/benchmarks"
+    return [f"{folder}/{name}.parquet" for name in EXPERIMENT.evaluation.benchmarks]
+
+
+def evaluated_identity(wildcards):
+    """What the scores say about themselves, as JSON."""
+    import json
+
+    identity = json.loads(identity_of(wildcards.policy))
+    return json.dumps({**identity, "checkpoint": CHECKPOINTS[wildcards.evaluation][1]})
+
+
+# Completions and verdicts are separate files: a change of the grader re-grades without sampling anew. Shards of a job
+# that was killed lie under state/, undeclared, until it ends.
 rule sample:
     input:
         config=lambda wildcards: f"{ROOT}/config/evaluation-{model_of(wildcards.policy)}.yaml",
-        model=f"{ROOT}/{{policy}}/model",
+        model=evaluated_model,
         benchmarks=BENCHMARKS,
+        prompts=evaluated_prompts,
     output:
-        f"{ROOT}/{{policy}}/evaluation/completions.parquet",
+        f"{ROOT}/{{policy}}/{{evaluation}}/completions.parquet",
+        f"{ROOT}/{{policy}}/{{evaluation}}/protocol.json",
     log:
-        f"{ROOT}/logs/sample/{{policy}}.log",
+        f"{ROOT}/logs/sample/{{policy}}/{{evaluation}}.log",
     benchmark:
-        f"{ROOT}/benchmarks/sample/{{policy}}.tsv"
+        f"{ROOT}/benchmarks/sample/{{policy}}/{{evaluation}}.tsv"
+    wildcard_constraints:
+        evaluation="evaluation|evaluation_best",
     conda:
         "../../envs/gpu.yaml" if GPUS else "../../envs/cpu.yaml"
     threads: THREADS
@@ -18,25 +46,35 @@ rule sample:
         runtime=EXPERIMENT.resources.train_minutes,
         gpu=GPUS,
     params:
-        code=code_digest(*SAMPLING, "ebpo/evaluation/sampling.py", "scripts/sample.py"),
+        out=output_folder,
+        code=code_digest(
+            *SAMPLING,
+            "ebpo/evaluation/protocol.py",
+            "ebpo/evaluation/sampling.py",
+            "scripts/sample.py",
+        ),
     shell:
         "python scripts/sample.py --config {input.config} --policy {input.model} --benchmarks {input.benchmarks} "
-        "--out {output} 2>&1 | tee {log}"
+        "--prompts {input.prompts} --out {params.out} 2>&1 | tee {log}"
 
 
 rule grade:
     input:
         config=lambda wildcards: f"{ROOT}/config/evaluation-{model_of(wildcards.policy)}.yaml",
-        completions=f"{ROOT}/{{policy}}/evaluation/completions.parquet",
+        completions=f"{ROOT}/{{policy}}/{{evaluation}}/completions.parquet",
+        protocol=f"{ROOT}/{{policy}}/{{evaluation}}/protocol.json",
         benchmarks=BENCHMARKS,
     output:
-        f"{ROOT}/{{policy}}/evaluation/graded.parquet",
-        f"{ROOT}/{{policy}}/evaluation/per_problem.csv",
-        f"{ROOT}/{{policy}}/evaluation/scores.csv",
+        f"{ROOT}/{{policy}}/{{evaluation}}/graded.parquet",
+        f"{ROOT}/{{policy}}/{{evaluation}}/per_problem.csv",
+        f"{ROOT}/{{policy}}/{{evaluation}}/scores.csv",
+        f"{ROOT}/{{policy}}/{{evaluation}}/record.json",
     log:
-        f"{ROOT}/logs/grade/{{policy}}.log",
+        f"{ROOT}/logs/grade/{{policy}}/{{evaluation}}.log",
     benchmark:
-        f"{ROOT}/benchmarks/grade/{{policy}}.tsv"
+        f"{ROOT}/benchmarks/grade/{{policy}}/{{evaluation}}.tsv"
+    wildcard_constraints:
+        evaluation="evaluation|evaluation_best",
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -45,9 +83,13 @@ rule grade:
         runtime=60,
     params:
         out=output_folder,
-        identity=lambda wildcards: identity_of(wildcards.policy),
+        identity=evaluated_identity,
         code=code_digest(
             *FOUNDATION,
+            "ebpo/evaluation/classes.py",
+            "ebpo/evaluation/estimators.py",
+            "ebpo/evaluation/intervals.py",
+            "ebpo/evaluation/protocol.py",
             "ebpo/evaluation/scoring.py",
             "ebpo/grading",
             "scripts/grade.py",

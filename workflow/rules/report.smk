@@ -55,6 +55,7 @@ rule report:
         figures=FIGURES,
         summaries=SUMMARIES,
         topics=f"{ROOT}/clusters/topics.json",
+        theory=THEORY_FILES,
     output:
         REPORT,
     log:
@@ -71,8 +72,48 @@ rule report:
         tables=[f"{ROOT}/tables/{comparison}" for comparison in EXPERIMENT.comparisons],
         figures=lambda wildcards, input: str(Path(input.figures[0]).parent),
         runs=RUN_FOLDERS,
+        theory=THEORY,
         code=code_digest("ebpo/reporting", "scripts/report.py"),
     shell:
         "python scripts/report.py --config {input.config} --tables {params.tables} --figures {params.figures} "
-        "--runs {params.runs} --topics {input.topics} "
+        "--runs {params.runs} --topics {input.topics} --theory {params.theory} "
         "--commit $(git rev-parse --short HEAD 2> /dev/null || echo unknown) --out {output} 2>&1 | tee {log}"
+
+
+rule claims:
+    input:
+        config=f"{ROOT}/config/experiment.yaml",
+        metrics=METRICS,
+        scores=SCORES,
+        problems=[path.replace("scores.csv", "per_problem.csv") for path in SCORES],
+        paper=PAPER,
+        theorems=f"{THEORY}/theorems.csv",
+    output:
+        multiext(f"{ROOT}/claims/claims", ".csv", ".md"),
+        expand(
+            f"{ROOT}/claims/{{name}}.csv",
+            name=["averages", "differences", "efficiency", "efficiency_targets"],
+        ),
+    log:
+        f"{ROOT}/logs/claims.log",
+    benchmark:
+        f"{ROOT}/benchmarks/claims.tsv"
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=MEMORY,
+        runtime=10,
+    params:
+        runs=RUN_FOLDERS,
+        theory=THEORY,
+        out=output_folder,
+        code=code_digest(
+            "ebpo/reporting",
+            "ebpo/evaluation/intervals.py",
+            "ebpo/evaluation/paired.py",
+            "scripts/claims.py",
+        ),
+    shell:
+        "python scripts/claims.py --config {input.config} --runs {params.runs} --scores {input.scores} "
+        "--paper {input.paper} --theory {params.theory} --out {params.out} 2>&1 | tee {log}"

@@ -25,8 +25,10 @@ rule train:
         weights=ancient(f"{ROOT}/base/{{model}}/model"),
         train=f"{ROOT}/data/train.parquet",
         validation=f"{ROOT}/data/validation.parquet",
+        prompts=f"{ROOT}/base/{{model}}/prompts/prompts.json",
     output:
         model=directory(f"{ROOT}/{RUN}/model"),
+        best=directory(f"{ROOT}/{RUN}/best"),
         metrics=f"{ROOT}/{RUN}/metrics.jsonl",
         summary=f"{ROOT}/{RUN}/summary.json",
     log:
@@ -43,15 +45,21 @@ rule train:
         gpu=GPUS,
     params:
         out=output_folder,
+        prompts=lambda wildcards, input: Path(input.prompts).parent,
         priors=prior_arguments,
+        launch=launcher(EXPERIMENT.resources.processes),
+        parallel=EXPERIMENT.resources.parallel,
         code=code_digest(
             *SAMPLING,
             "ebpo/algorithms",
             "ebpo/clustering/curriculum.py",
+            "ebpo/evaluation/classes.py",
+            "ebpo/evaluation/estimators.py",
             "ebpo/training",
             "ebpo/grading",
             "scripts/train.py",
         ),
     shell:
-        "python scripts/train.py --config {input.config} --policy {input.weights} --train {input.train} "
-        "--validation {input.validation} {params.priors} --out {params.out} 2>&1 | tee {log}"
+        "{params.launch} scripts/train.py --config {input.config} --policy {input.weights} --train {input.train} "
+        "--validation {input.validation} --prompts {params.prompts} {params.priors} --parallel {params.parallel} "
+        "--out {params.out} 2>&1 | tee {log}"

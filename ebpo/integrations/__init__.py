@@ -1,0 +1,1 @@
+"""EBPO inside other trainers: `trl` and `verl`, each importable only where its library is installed."""

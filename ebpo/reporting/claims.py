@@ -1,0 +1,97 @@
+"""The paper's claims beside what this experiment measured, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+
+from ebpo.config import ExperimentConfig
+from ebpo.reporting.claim import METHOD_RULE, Claim
+from ebpo.reporting.claims_methods import accuracy_claims, curve_claims
+from ebpo.reporting.claims_theory import penalty_claims, theorem_claims
+from ebpo.reporting.runs import Run
+from ebpo.reporting.table import Cell, Column, Table
+
+
+def all_claims(
+    config: ExperimentConfig,
+    rates: pd.DataFrame,
+    runs: Sequence[Run],
+    paper: pd.DataFrame,
+    theorems: pd.DataFrame | None = None,
+) -> list[Claim]:
+    """Every claim, the theorems first.
+
+    Args:
+        config: the experiment.
+        rates: from `ebpo.reporting.scores.read_rates`.
+        runs: all runs.
+        paper: from `ebpo.reporting.paper.read_paper`.
+        theorems: from `ebpo.reporting.theory_figures.read_theorems`; None if the simulations were not run.
+
+    Raises:
+        ValueError: rates of a run of the configuration are missing.
+    """
+    claims = [*theorem_claims(theorems), *penalty_claims(runs)]
+    for model in config.models:
+        claims += accuracy_claims(config, model, rates, paper)
+        claims += curve_claims(config, model, runs)
+    return claims
+
+
+def claims_frame(claims: Sequence[Claim]) -> pd.DataFrame:
+    """One row per claim, the fields of `Claim` as columns."""
+    return pd.DataFrame([asdict(claim) for claim in claims])
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """The claims for readers; `to_markdown` writes it, the report reads it back."""
+    columns = [("claim", "Claim"), ("statement", "The paper says"), ("paper", "Paper"), ("evidence", "Measured on")]
+    columns += [("measured", "Measured [95 % interval]"), ("seeds", "Seeds"), ("n", "n"), ("p_holm", "p (Holm)")]
+    columns += [("verdict", "Verdict"), ("reason", "Why")]
+    numeric = {"seeds", "n", "p_holm"}
+    rows = tuple(
+        (
+            Cell(text=claim.claim),
+            Cell(text=claim.statement),
+            Cell(text=claim.paper),
+            Cell(text=", ".join(part for part in (claim.evidence, claim.setting) if part)),
+            Cell(text=_measured(claim)),
+            Cell(text="" if claim.seeds is None else str(claim.seeds)),
+            Cell(text="" if claim.n is None else f"{claim.n:,}"),
+            Cell(text=_p(claim.p_holm)),
+            Cell(text=claim.verdict, bold=claim.verdict != "undecided"),
+            Cell(text=claim.reason),
+        )
+        for claim in claims
+    )
+    notes = (
+        METHOD_RULE,
+        "Accuracy: paired over problems and training seeds, macro-average of the benchmarks, Student's t; n is the "
+        "number of problems. Training curves: mean over the steps of a run, EBPO / GRPO, paired by seed; n is the "
+        "number of steps. Holm's correction is over the accuracy claims, and over the curve claims, of one model.",
+        "Theorems: supported or not as the simulation, checked against the closed form, says for that quantity. "
+        "On training steps T1 holds if it holds at every step.",
+    )
+    headers = tuple(Column(key, header, numeric=key in numeric) for key, header in columns)
+    return Table("claims", headers, rows, "The paper's claims, and what this experiment says of them.", notes)
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _measured(claim: Claim) -> str:
+    if claim.measured is None:
+        return ""
+    sign, digits = ("+", 2) if claim.unit == "points" else ("", 3)
+
+    def show(value: float) -> str:
+        return f"{value:{sign}.{digits}f}" if abs(value) >= 0.001 or value == 0 else f"{value:{sign}.2e}"
+
+    interval = "" if claim.low is None or claim.high is None else f" [{show(claim.low)}, {show(claim.high)}]"
+    return f"{show(claim.measured)}{interval}{f' {claim.unit}' if claim.unit else ''}"

@@ -1,0 +1,1 @@
+"""The paper's guarantees as closed forms and simulations (docs/theory.md)."""
