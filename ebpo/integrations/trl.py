@@ -61,7 +61,8 @@ class EBPOConfig(GRPOConfig):
     """GRPOConfig with the paper's setting as default, and the estimator's options as `ebpo_*`.
 
     Changed defaults, all from the paper (arXiv 2602.05165): G = 4, KL coefficient 0.001, the GRPO aggregation (mean
-    over a completion's tokens, then over completions), constant learning rate (1e-6, which is GRPOConfig's default).
+    over a completion's tokens, then over completions), constant learning rate (1e-6, which is GRPOConfig's default);
+    and the KL estimate without a ratio, as in verl, which the paper trained with.
     Where a GRPO run is to be compared with EBPO under its own settings, pass its GRPOConfig to EBPOTrainer instead.
 
     Attributes:
@@ -73,6 +74,7 @@ class EBPOConfig(GRPOConfig):
     num_generations: int = field(default=4, metadata={"help": "Completions per prompt (the paper's G)."})
     beta: float = field(default=0.001, metadata={"help": "KL coefficient."})
     loss_type: str = field(default="grpo", metadata={"help": "Loss aggregation."})
+    use_bias_correction_kl: bool = field(default=False, metadata={"help": "Multiply the KL estimate by the ratio."})
     lr_scheduler_type: str = field(default="constant", metadata={"help": "Learning rate schedule."})
 
     ebpo_within: str = field(default="total", metadata={"help": "Variance of one reward: total or pooled."})

@@ -96,7 +96,9 @@ def parallelise(model: PreTrainedModel, processes: Processes, parallel: Parallel
         for module in list(model.modules()):
             if type(module).__name__ in layers:
                 fully_shard(module, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh, mp_policy=policy)
+        # The root too is sharded again after each forward pass: else, after one without gradient, model.parameters()
+        # would be whole copies, and zero_grad() on them would leave the gradients of the shards as they are.
+        fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     else:
         if half:
             model.forward = torch.autocast(processes.device.type, torch.bfloat16)(model.forward)

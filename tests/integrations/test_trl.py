@@ -264,8 +264,8 @@ def test_a_users_grpo_config_keeps_its_settings(tmp_path: Path, policy_folder: P
 
 def test_defaults_are_the_papers() -> None:
     config = EBPOConfig(use_cpu=True, bf16=False)
-    chosen = (config.num_generations, config.beta, config.loss_type, config.learning_rate, config.lr_scheduler_type)
-    assert chosen == (4, 0.001, "grpo", 1e-6, "constant")
+    assert (config.num_generations, config.beta, config.use_bias_correction_kl) == (4, 0.001, False)
+    assert (config.loss_type, config.learning_rate, config.lr_scheduler_type) == ("grpo", 1e-6, "constant")
 
 
 @pytest.mark.parametrize(

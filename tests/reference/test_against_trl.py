@@ -43,6 +43,7 @@ def build(folder: Path, policy: Path, reward: Any = None, **changes: Any) -> GRP
         "max_steps": 1,
         "epsilon": CLIP_LOW,
         "epsilon_high": CLIP_HIGH,
+        "use_bias_correction_kl": False,
         "save_strategy": "no",
         "use_cpu": True,
         "bf16": False,
@@ -189,6 +190,15 @@ def test_the_loss_and_its_gradient_are_trls(trainer: GRPOTrainer, loss_type: str
     torch.testing.assert_close(own.double(), theirs.double(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(own_gradient, their_gradient, rtol=1e-4, atol=1e-6)
     assert float(own_gradient.abs().max()) > 1e-3
+
+
+def test_trls_default_multiplies_the_kl_estimate_by_the_ratio(
+    trainer: GRPOTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not in GRPO (arXiv 2402.03300, equation 4), nor in verl, which the paper trained with.
+    monkeypatch.setattr(trainer.args, "use_bias_correction_kl", True)
+    theirs, _, own, _ = losses(trainer, "grpo", rows())
+    assert float((theirs - own).abs()) > 1e-4
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo"])
