@@ -50,6 +50,9 @@ from ebpo.training.validation import validate
 
 log = logging.getLogger(__name__)
 
+# A budget that cuts most answers scores them wrong, and then no method seems to work.
+_TRUNCATION_ALARM = 0.5
+
 
 @dataclass(frozen=True)
 class TrainingInputs:
@@ -205,6 +208,13 @@ class Trainer:
         )
         check_unscorable(collected.verdicts)
         metrics = rollout_metrics(collected, self._rewards(collected.sampled))
+        if metrics["completion/truncated"] > _TRUNCATION_ALARM:
+            log.warning(
+                "step %d: %.0f %% of the completions were cut at max_new_tokens %d",
+                step,
+                100 * metrics["completion/truncated"],
+                training.max_new_tokens,
+            )
         if collected.trained.group_ids:
             metrics |= self._update(collected.trained, step)
         tokens = sum(len(c.token_ids) for c in collected.sampled.completions)

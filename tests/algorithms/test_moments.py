@@ -33,6 +33,21 @@ def test_split_and_order_do_not_matter(values, cut, rng):
     assert merged.m2 == pytest.approx(whole.m2, abs=1e-10)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_a_hundred_parts_in_any_order_give_the_same_to_1e_12(offset):
+    rng = np.random.default_rng(1)
+    values = rng.random(100_000) + offset
+    whole = Moments.of(torch.from_numpy(values))
+    cuts = np.sort(rng.choice(len(values), 99, replace=False))
+    parts = [Moments.of(torch.from_numpy(p)) for p in np.split(rng.permutation(values), cuts)]
+    merged = Moments()
+    for i in rng.permutation(len(parts)):
+        merged = merged.merge(parts[i])
+    assert merged.count == whole.count
+    assert merged.mean == pytest.approx(whole.mean, rel=1e-12)
+    assert merged.m2 == pytest.approx(whole.m2, rel=1e-12)
+
+
 @pytest.mark.parametrize("value", [0.1, 0.35, 1e9 + 0.1])
 def test_constant_values_have_variance_exactly_zero(value):
     moments = Moments()

@@ -145,49 +145,54 @@ def rows() -> Batch:
     return make_batch(prompts, [Completion(tokens(1 + 5 * i % 7), "", "stop") for i in range(8)], 0, "cpu")
 
 
-def losses(trainer: GRPOTrainer, loss_type: str, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(TRL's loss, its gradient, our loss, our gradient) on one batch, with KL penalty and both clips active."""
-    model, width = trainer.model, batch.mask.shape[1]
-    whole = torch.ones_like(batch.mask)
-    current, _ = logprobs_in_chunks(model, Batch(batch.input_ids, batch.attention_mask, whole), 1.0, 8)
+def loss_inputs(trainer: GRPOTrainer, batch: Batch) -> dict[str, Tensor]:
+    """What `_compute_loss` takes: old and reference log-probs near the policy's, random advantages."""
+    width = batch.mask.shape[1]
+    unmasked = Batch(batch.input_ids, batch.attention_mask, torch.ones_like(batch.mask))
+    current, _ = logprobs_in_chunks(trainer.model, unmasked, 1.0, 8)
     generator = torch.Generator().manual_seed(1)
-    old = current + 0.4 * torch.randn(current.shape, generator=generator, dtype=current.dtype)
-    reference = current + 0.2 * torch.randn(current.shape, generator=generator, dtype=current.dtype)
-    advantages = torch.randn(8, generator=generator, dtype=torch.float64)
 
-    trainer.loss_type = loss_type
-    model.zero_grad()
-    inputs = {
+    def near(distance: float) -> Tensor:
+        return current + distance * torch.randn(current.shape, generator=generator, dtype=current.dtype)
+
+    return {
         "prompt_ids": batch.input_ids[:, :-width],
         "prompt_mask": batch.attention_mask[:, :-width],
         "completion_ids": batch.input_ids[:, -width:],
         "completion_mask": batch.mask.long(),
-        "advantages": advantages,
-        "old_per_token_logps": old,
-        "ref_per_token_logps": reference,
+        "old_per_token_logps": near(0.4),
+        "ref_per_token_logps": near(0.2),
+        "advantages": torch.randn(8, generator=generator, dtype=torch.float64),
         "num_items_in_batch": batch.mask.sum(),
     }
-    theirs = trainer._compute_loss(model, inputs)
-    theirs.backward()
-    their_gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
 
+
+def gradient(model: torch.nn.Module, loss: Tensor) -> Tensor:
     model.zero_grad()
+    loss.backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def losses(trainer: GRPOTrainer, loss_type: str, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(TRL's loss, its gradient, our loss, our gradient) on one batch, with KL penalty and both clips active."""
+    model, inputs = trainer.model, loss_inputs(trainer, batch)
+    trainer.loss_type = loss_type
+    theirs = trainer._compute_loss(model, inputs)
+    their_gradient = gradient(model, theirs)
     logp = token_logprobs(model, batch, 1.0)
-    surrogate = clipped_surrogate(logp, old, advantages, CLIP_LOW, CLIP_HIGH)
+    surrogate = clipped_surrogate(logp, inputs["old_per_token_logps"], inputs["advantages"], CLIP_LOW, CLIP_HIGH)
     assert bool((surrogate.clipped_low & batch.mask).any())
     assert bool((surrogate.clipped_high & batch.mask).any())
     weights = aggregation_weights(batch.mask, AGGREGATION_OF[loss_type], MAX_LENGTH)
-    per_token = surrogate.loss + BETA * kl_k3(logp, reference)
+    per_token = surrogate.loss + BETA * kl_k3(logp, inputs["ref_per_token_logps"])
     own = torch.where(batch.mask, weights * per_token, 0.0).sum()
-    own.backward()
-    own_gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
-    return theirs.detach(), their_gradient, own.detach(), own_gradient
+    return theirs.detach().double(), their_gradient, own.detach().double(), gradient(model, own)
 
 
 @pytest.mark.parametrize("loss_type", AGGREGATION_OF)
 def test_the_loss_and_its_gradient_are_trls(trainer: GRPOTrainer, loss_type: str) -> None:
     theirs, their_gradient, own, own_gradient = losses(trainer, loss_type, rows())
-    torch.testing.assert_close(own.double(), theirs.double(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(own, theirs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(own_gradient, their_gradient, rtol=1e-4, atol=1e-6)
     assert float(own_gradient.abs().max()) > 1e-3
 
@@ -206,15 +211,19 @@ def test_a1_c3_rows_without_loss_tokens_dilute_trls_mean_but_not_ours(trainer: G
     batch = rows()
     batch.mask[6:] = False
     theirs, their_gradient, own, own_gradient = losses(trainer, loss_type, batch)
-    torch.testing.assert_close(theirs.double(), own.double() * 6 / 8, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(theirs, own * 6 / 8, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(their_gradient, own_gradient * 6 / 8, rtol=1e-4, atol=1e-6)
 
 
-def test_c1_trls_bnpo_is_no_token_mean_of_the_whole_batch(trainer: GRPOTrainer) -> None:
-    # Token means of two halves, averaged, are what TRL's bnpo accumulates; ours has one denominator for the whole.
+def test_c1_trls_bnpo_depends_on_the_split_into_micro_batches_and_ours_does_not(trainer: GRPOTrainer) -> None:
     batch = rows()
+    inputs = loss_inputs(trainer, batch)
     _, _, own, _ = losses(trainer, "dapo", batch)
-    weights = aggregation_weights(batch.mask, "token_mean", MAX_LENGTH)
-    halves = torch.cat([aggregation_weights(half, "token_mean", MAX_LENGTH) for half in batch.mask.split(4)]) / 2
-    assert float(weights.sum()) == pytest.approx(float(halves.sum()))
-    assert not torch.allclose(weights, halves)
+    trainer.loss_type = "bnpo"
+
+    def bnpo(part: slice) -> float:
+        rows_of = {k: v[part] if v.ndim else v for k, v in inputs.items()}
+        return float(trainer._compute_loss(trainer.model, rows_of).detach())
+
+    assert bnpo(slice(0, 8)) == pytest.approx(float(own), rel=1e-5)
+    assert abs((bnpo(slice(0, 4)) + bnpo(slice(4, 8))) / 2 - float(own)) > 0.01

@@ -14,7 +14,6 @@ from ebpo.policy.loading import load_policy
 from ebpo.problems.record import Problem
 from ebpo.rollouts.protocol import Completion, Sampling
 from ebpo.training.collect import Sampler, collect, mixed_groups
-from ebpo.training.metrics import step_kl
 from ebpo.training.processes import Processes
 from ebpo.training.stream import PromptStream
 
@@ -113,10 +112,3 @@ def test_two_draws_of_a_prompt_are_two_groups():
     collected, _, _ = scripted(set(), {f"p{i}" for i in range(12)}, max_rounds=None)
     collected.sampled.problem_ids[:] = ["p0"] * 16
     assert len(mixed_groups(collected.sampled)) == 4
-
-
-def test_step_kl_by_hand():
-    # d = ln 2 and 0 on the loss tokens: (2 - 1 - ln 2 + 0) / 2.
-    old, new = torch.zeros(1, 3), torch.tensor([[0.6931472, 0.0, 5.0]])
-    mask = torch.tensor([[True, True, False]])
-    assert step_kl(old, new, mask) == pytest.approx((1 - 0.6931472) / 2, abs=1e-6)
