@@ -11,11 +11,11 @@ from ebpo.clustering.completions import Source, blocks_of, sample_blocks
 from ebpo.clustering.difficulty import count_correct
 from ebpo.config import DifficultyJob, read_section
 from ebpo.files import atomic_path
-from ebpo.policy.loading import load_policy, set_determinism
+from ebpo.policy.loading import set_determinism
 from ebpo.problems.record import read_problems
 from ebpo.prompts import read_prompts
+from ebpo.rollouts.engines import fixed_engine
 from ebpo.rollouts.protocol import Sampling
-from ebpo.rollouts.transformers_engine import TransformersRollouts
 from ebpo.seeds import derive_seed
 
 
@@ -35,14 +35,15 @@ def main() -> None:
     set_determinism(job.threads)
     source = Source(
         weights=json.loads(args.manifest.read_text(encoding="utf-8"))["sha256"],
-        engine="transformers",
+        engine=job.rollouts.engine,
         dtype=job.dtype,
         rollouts=settings.rollouts,
         sampling=Sampling(settings.temperature, job.max_new_tokens, derive_seed("difficulty", settings.seed)),
     )
     blocks = blocks_of(read_prompts(args.prompts), args.shard, settings.shards)
+    length = job.max_prompt_tokens + job.max_new_tokens
     completions = sample_blocks(
-        blocks, lambda: TransformersRollouts(*load_policy(args.policy, job.dtype, job.device)), source, args.cache
+        blocks, lambda: fixed_engine(job.rollouts, args.policy, job.dtype, job.device, length), source, args.cache
     )
     counts = count_correct(completions, {p.id: p for p in read_problems(args.problems)}, job.threads)
     with atomic_path(args.out) as partial:

@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -12,9 +11,9 @@ from ebpo.config import EvaluationJob, read_section
 from ebpo.evaluation.protocol import sampling_protocol, write_protocol
 from ebpo.evaluation.sampling import sample_benchmarks
 from ebpo.files import atomic_path, file_digest
-from ebpo.policy.loading import load_policy, set_determinism
+from ebpo.policy.loading import set_determinism
 from ebpo.prompts import prompts_digest, read_prompts
-from ebpo.rollouts.transformers_engine import TransformersRollouts
+from ebpo.rollouts.engines import engine_version, fixed_engine
 
 
 def main() -> None:
@@ -27,18 +26,19 @@ def main() -> None:
     args = parser.parse_args()
     job = read_section(args.config, TypeAdapter(EvaluationJob))
     set_determinism(job.threads)
-    model, tokenizer = load_policy(args.policy, job.dtype, job.device)
     prompts = {path.stem: read_prompts(path) for path in args.prompts}
     protocol = sampling_protocol(
         job,
-        engine=f"transformers {version('transformers')}, torch {version('torch')}",
+        engine=engine_version(job.rollouts),
         problems={path.stem: file_digest(path) for path in args.benchmarks},
         prompts={name: prompts_digest(own) for name, own in prompts.items()},
     )
     # Shards of other weights or another protocol are never taken for this one's.
     state = args.out / "state"
     shards = state / f"{protocol.digest}-{file_digest(args.policy)[:12]}"
-    frame = sample_benchmarks(prompts, TransformersRollouts(model, tokenizer), protocol, shards)
+    length = job.max_prompt_tokens + job.evaluation.max_new_tokens
+    engine = fixed_engine(job.rollouts, args.policy, job.dtype, job.device, length)
+    frame = sample_benchmarks(prompts, engine, protocol, shards)
     with atomic_path(args.out / "completions.parquet") as partial:
         frame.to_parquet(partial, index=False, compression="zstd")
     write_protocol(args.out / "protocol.json", protocol)

@@ -11,6 +11,7 @@ from ebpo.config.clustering import Curriculum, Difficulty, Topics
 from ebpo.config.data import Data, GeneratedData, PublishedData
 from ebpo.config.messages import own_message
 from ebpo.config.models import Model
+from ebpo.config.rollouts import Rollouts
 from ebpo.config.runs import Comparison, Evaluation, Resources, RunConfig, RunId, Training, comparison_runs
 from ebpo.config.types import Identifier, ModelIdentifier
 
@@ -41,6 +42,7 @@ class ExperimentConfig(Settings):
     models: Annotated[dict[ModelIdentifier, Model], Field(min_length=1)]
     methods: Annotated[dict[Identifier, AlgorithmSettings], Field(min_length=1)]
     training: Training
+    rollouts: Rollouts = Rollouts()
     comparisons: Annotated[dict[Identifier, Comparison], Field(min_length=1)]
     evaluation: Evaluation
     resources: Resources = Resources()
@@ -95,6 +97,7 @@ class ExperimentConfig(Settings):
             settings=self.methods[run.method],
             training=training,
             curriculum=self.curriculum.relevant_to(run.order),
+            rollouts=self.rollouts,
             template=model.template,
             dtype=model.dtype,
         )

@@ -11,6 +11,7 @@ from ebpo.config.clustering import Difficulty
 from ebpo.config.data import GeneratedData
 from ebpo.config.experiment import ExperimentConfig
 from ebpo.config.models import Model, PolicyRecipe
+from ebpo.config.rollouts import Rollouts
 from ebpo.config.runs import Evaluation
 from ebpo.config.types import PositiveInt, TemplateName
 
@@ -23,6 +24,7 @@ class _ModelJob(Settings):
     max_prompt_tokens: PositiveInt
     device: Literal["cpu", "cuda"]
     threads: PositiveInt
+    rollouts: Rollouts
 
 
 class PromptsJob(Settings):
@@ -70,6 +72,7 @@ def job_sections(config: ExperimentConfig) -> dict[str, BaseModel]:
             "max_prompt_tokens": training.max_prompt_tokens,
             "device": training.device,
             "threads": training.threads,
+            "rollouts": config.rollouts,
         }
         sections[f"prompts-{name}"] = PromptsJob(template=model.template, max_prompt_tokens=training.max_prompt_tokens)
         sections[f"evaluation-{name}"] = EvaluationJob(evaluation=config.evaluation, **common)

@@ -15,6 +15,7 @@ from ebpo.algorithms.settings import (
     Settings,
 )
 from ebpo.config.clustering import Curriculum, Order
+from ebpo.config.rollouts import Rollouts
 from ebpo.config.types import Identifier, ModelIdentifier, PositiveInt, Seed, TemplateName
 
 # How several processes share a model: replicated, or sharded layer by layer.
@@ -146,6 +147,7 @@ class RunConfig(Settings):
     settings: AlgorithmSettings
     training: Training
     curriculum: Curriculum = Curriculum()
+    rollouts: Rollouts = Rollouts()
     template: TemplateName
     dtype: Literal["float32", "bfloat16"]
 

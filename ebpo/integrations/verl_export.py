@@ -23,10 +23,11 @@ from ebpo.algorithms.settings import (
 )
 from ebpo.clustering.curriculum import epoch_order
 from ebpo.config import RunConfig
+from ebpo.config.types import TemplateName
 from ebpo.files import atomic_path
 from ebpo.integrations.options import ESTIMATOR_OPTIONS
 from ebpo.problems.record import Problem
-from ebpo.prompts import TEMPLATES, Template
+from ebpo.prompts import TEMPLATES
 from ebpo.training.stream import PromptStream
 
 VERL_VERSION = "0.9.1"
@@ -80,7 +81,7 @@ def drawn_problems(
     return [by_id[identifier] for identifier in stream.take(prompts)]
 
 
-def write_prompt_table(path: Path, problems: Sequence[Problem], template: Template, split: str) -> None:
+def write_prompt_table(path: Path, problems: Sequence[Problem], template: TemplateName, split: str) -> None:
     """Writes a parquet file in verl's schema, a row per problem in the given order; a problem may occur repeatedly.
 
     Raises:

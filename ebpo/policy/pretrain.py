@@ -14,9 +14,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ebpo.config import Cell, GeneratedData, PolicyRecipe
-from ebpo.problems.build import share_of
 from ebpo.problems.reasoning_gym_source import draw
 from ebpo.problems.record import Problem
+from ebpo.problems.shares import share_of
 from ebpo.prompts import render
 
 log = logging.getLogger(__name__)

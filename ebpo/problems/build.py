@@ -28,11 +28,8 @@ from ebpo.config import Data, Dataset, PublishedData
 from ebpo.problems.cleaning import Removed, Result, drop_near_duplicates, drop_repeats, drop_ungradable
 from ebpo.problems.contamination import Overlap, find_overlaps
 from ebpo.problems.record import Problem
-from ebpo.problems.shares import share_of
 from ebpo.problems.sources import SourceSets, read_source
 from ebpo.problems.text import normalise
-
-__all__ = ["ProblemSets", "assert_disjoint", "build", "share_of"]
 
 log = logging.getLogger(__name__)
 

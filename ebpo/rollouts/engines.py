@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +12,15 @@ from ebpo.config.rollouts import Rollouts
 from ebpo.policy.loading import load_policy, require_device
 from ebpo.rollouts.protocol import RolloutEngine
 from ebpo.rollouts.transformers_engine import TransformersRollouts, eos_token_ids
-from ebpo.rollouts.vllm_engine import VLLMRollouts
+from ebpo.rollouts.vllm_engine import VLLMRollouts, vllm_version
 
 Dtype = Literal["float32", "bfloat16"]
+
+
+def engine_version(settings: Rollouts) -> str:
+    """Name and versions of the engine, for the protocol of an evaluation."""
+    package = version("transformers") if settings.engine == "transformers" else vllm_version()
+    return f"{settings.engine} {package}, torch {version('torch')}"
 
 
 def training_engine(

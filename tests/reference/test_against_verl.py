@@ -1,6 +1,7 @@
 """Our advantages, losses and aggregations against verl's core_algos on the same tensors; `make test-verl`.
 
-Where we differ on purpose, the test names the fault (letters as in the list of known faults) and asserts the difference.
+Where we differ on purpose, the test names the fault (letters as in the list of known faults) and asserts the
+difference.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ def verl_advantages(
         epsilon=EPSILON,
         norm_adv_by_std_in_grpo=scale,
     )
-    assert torch.equal(found[:, 0], found[:, 2])
     return found[:, 0].double()
 
 
@@ -74,15 +74,11 @@ def test_a3_equal_rewards_give_verl_a_rounding_error_and_us_0() -> None:
     assert ours([0.1] * 7, [0] * 7).eq(0).all()
 
 
-def test_a5_a_group_of_one_gets_its_raw_reward_in_verl_and_0_here() -> None:
+@pytest.mark.parametrize("estimator", ["grpo", "grpo_vectorized"])
+def test_a5_a_group_of_one_gets_its_raw_reward_in_verl_and_0_here(estimator: str) -> None:
     rewards, groups = [1.0, 0.0, 1.0], [0, 1, 1]
-    assert verl_advantages(rewards, groups)[0] == pytest.approx(1.0, abs=1e-5)
+    assert verl_advantages(rewards, groups, estimator)[0] == pytest.approx(1.0, abs=1e-5)
     assert ours(rewards, groups)[0] == 0
-
-
-def test_a4_verls_two_estimators_disagree_on_a_group_of_one() -> None:
-    rewards, groups = [1.0, 0.0, 1.0], [0, 1, 1]
-    assert verl_advantages(rewards, groups, "grpo_vectorized")[0] != verl_advantages(rewards, groups)[0]
 
 
 def test_a10_an_unscorable_completion_poisons_its_group_in_verl_and_not_here() -> None:

@@ -8,9 +8,9 @@ from transformers import GenerationConfig
 
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
+from ebpo.rollouts.batch import make_batch, token_logprobs
 from ebpo.rollouts.protocol import Sampling
 from ebpo.rollouts.transformers_engine import TransformersRollouts, eos_token_ids, sample_tokens
-from ebpo.training.batch import make_batch, token_logprobs
 
 PROBLEMS = ["Calculate 3 + 4.", "Solve for x: x + 5 = 9", "Is 1996 a leap year? Answer with Yes or No."]
 

@@ -17,10 +17,10 @@ from ebpo.algorithms.rollout_correction import logprob_difference, padded_logpro
 from ebpo.config.rollouts import Rollouts
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
+from ebpo.rollouts.batch import make_batch, token_logprobs
 from ebpo.rollouts.engines import fixed_engine, training_engine
 from ebpo.rollouts.protocol import Sampling
 from ebpo.rollouts.transformers_engine import TransformersRollouts
-from ebpo.training.batch import make_batch, token_logprobs
 
 pytestmark = [
     pytest.mark.vllm,

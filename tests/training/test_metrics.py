@@ -10,8 +10,8 @@ import torch
 
 from ebpo.algorithms.settings import DAPOSettings, GRPOSettings
 from ebpo.grading import VerdictCounts
+from ebpo.rollouts.batch import logprobs_in_chunks, make_batch
 from ebpo.rollouts.protocol import Completion
-from ebpo.training.batch import logprobs_in_chunks, make_batch
 from ebpo.training.collect import Collected, RolloutBatch
 from ebpo.training.metrics import (
     advantage_metrics,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny_model import ALGORITHMS, optimizer_batch, rows, tiny_model
 
+from ebpo.rollouts.batch import logprobs_in_chunks, make_batch, token_logprobs
 from ebpo.rollouts.protocol import Completion
-from ebpo.training.batch import logprobs_in_chunks, make_batch, token_logprobs
 from ebpo.training.processes import Processes
 from ebpo.training.update import UpdateStatistics, accumulate_gradient
 

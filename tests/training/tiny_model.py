@@ -16,8 +16,8 @@ from ebpo.algorithms.settings import (
     EntropyMechSettings,
     GRPOSettings,
 )
+from ebpo.rollouts.batch import Batch, logprobs_in_chunks, make_batch
 from ebpo.rollouts.protocol import Completion
-from ebpo.training.batch import Batch, logprobs_in_chunks, make_batch
 from ebpo.training.update import OptimizerBatch
 
 ALGORITHMS: dict[str, AlgorithmSettings] = {

@@ -56,7 +56,12 @@ GPUS = EXPERIMENT.resources.gpus
 MEMORY = EXPERIMENT.resources.mem_mb
 
 # The parts of the code that decide what a rule writes.
-FOUNDATION = ["ebpo/files.py", "ebpo/seeds.py", "ebpo/problems/record.py"]
+FOUNDATION = [
+    "ebpo/files.py",
+    "ebpo/seeds.py",
+    "ebpo/problems/record.py",
+    "ebpo/problems/text.py",
+]
 SAMPLING = [*FOUNDATION, "ebpo/rollouts", "ebpo/prompts.py", "ebpo/policy/loading.py"]
 
 PAPER = "config/paper_results.csv"

@@ -23,7 +23,9 @@ rule preflight_model:
         gpu=GPUS,
     params:
         prompts=lambda wildcards, input: Path(input.prompts).parent,
-        code=code_digest("ebpo/preflight.py", "ebpo/estimate.py", "scripts/preflight.py"),
+        code=code_digest(
+            "ebpo/preflight.py", "ebpo/estimate.py", "scripts/preflight.py"
+        ),
     shell:
         "python scripts/preflight.py --config {input.config} --model {wildcards.model} --policy {input.weights} "
         "--train {input.train} --validation {input.validation} --prompts {params.prompts} --out {output} "
