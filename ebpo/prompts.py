@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +16,6 @@ from ebpo.files import atomic_path, file_digest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-
-Template = TemplateName
 
 
 @dataclass(frozen=True)
@@ -89,36 +86,6 @@ def render(tokenizer: PreTrainedTokenizerBase, template: TemplateName, problem: 
         date_string=_DATE,
     )
     return list(encoded["input_ids"])
-
-
-def render_all(
-    tokenizer: PreTrainedTokenizerBase, template: TemplateName, problems: Sequence[tuple[str, str]], max_tokens: int
-) -> list[list[int]]:
-    """Renders (id, problem) pairs.
-
-    Raises:
-        ValueError: a prompt is longer than `max_tokens`; prompts are never cut.
-    """
-    rendered = [render(tokenizer, template, problem) for _, problem in problems]
-    long = [(i, len(ids)) for (i, _), ids in zip(problems, rendered, strict=True) if len(ids) > max_tokens]
-    if long:
-        identifier, length = max(long, key=lambda pair: pair[1])
-        raise ValueError(
-            f"{len(long)} prompts exceed max_prompt_tokens {max_tokens}; the longest is {identifier} with {length}"
-        )
-    return rendered
-
-
-class RenderedSet(NamedTuple):
-    """The prompts of a problem set.
-
-    Attributes:
-        prompts: problem id -> token ids, in the set's order.
-        facts: numbers, lengths of what was dropped, digest and an example, for prompts.json.
-    """
-
-    prompts: dict[str, list[int]]
-    facts: dict[str, Any]
 
 
 def render_set(

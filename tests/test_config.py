@@ -31,7 +31,6 @@ WRONG = [
     ("data.source", "web", ["data", "'web'", "'reasoning_gym'"]),
     ("data.benchmarks.algebra.topics", ["music"], ["data.benchmarks.algebra.topics", "music", "arithmetic"]),
     ("models.demo.recipe.slip", {}, ["models.demo.recipe.slip", "missing", "gcd_20"]),
-    ("topics.method", "zero_shot", ["topics.descriptions", "at least two"]),
 ]
 
 

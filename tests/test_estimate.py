@@ -158,7 +158,7 @@ ASSUMED = Assumptions(GPU(1e15, 3e12, 0.4, 0.5), 80e9, 2048, 200, dynamic_sampli
 
 
 def estimate_of(config: ExperimentConfig, method: str) -> RunEstimate:
-    run = next(r for r in config.runs() if (r.model, r.method, r.group_size) == ("qwen3-8b", method, 4))
+    run = next(r for r in config.runs() if r.folder == f"runs/qwen3-8b/{method}-topic/G4/seed0")
     return estimate_run(config, run, PUBLISHED["Qwen/Qwen3-8B"], Rollouts(engine="vllm"), ASSUMED)
 
 

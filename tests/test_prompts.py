@@ -18,7 +18,6 @@ from ebpo.prompts import (
     prompts_digest,
     read_prompts,
     render,
-    render_all,
     render_set,
     tokenizer_digest,
     write_prompts,
@@ -90,11 +89,6 @@ def test_a_chat_template_that_writes_the_date_gets_a_fixed_one():
 def test_a_chat_without_a_chat_template_is_refused_with_what_is_allowed(demo):
     with pytest.raises(ValueError, match=r"template: 'dapo' needs a tokenizer with a chat template; .*\['plain'\]"):
         render(demo, "dapo", "1+1?")
-
-
-def test_a_longer_prompt_is_an_error(demo):
-    with pytest.raises(ValueError, match="1 prompts exceed max_prompt_tokens 3; the longest is b with 5"):
-        render_all(demo, "plain", [("a", "3"), ("b", "3 + 44")], 3)
 
 
 def test_a_prompt_table_survives_its_file(tmp_path):
