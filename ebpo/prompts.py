@@ -88,6 +88,18 @@ def render(tokenizer: PreTrainedTokenizerBase, template: TemplateName, problem: 
     return list(encoded["input_ids"])
 
 
+class RenderedSet(NamedTuple):
+    """The prompts of a problem set.
+
+    Attributes:
+        prompts: problem id -> token ids, in the set's order.
+        facts: numbers, lengths of what was dropped, digest and an example, for prompts.json.
+    """
+
+    prompts: dict[str, list[int]]
+    facts: dict[str, Any]
+
+
 def render_set(
     tokenizer: PreTrainedTokenizerBase,
     template: TemplateName,
