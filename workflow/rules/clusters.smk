@@ -33,7 +33,7 @@ rule topics:
     threads: THREADS
     resources:
         mem_mb=MEMORY,
-        runtime=EXPERIMENT.resources.train_minutes if LABELLER else 60,
+        runtime=LONG if LABELLER else more(60),
         gpu=1 if LABELS_ON_GPU else 0,
     params:
         code=code_digest(
@@ -75,7 +75,7 @@ rule difficulty_shard:
     threads: THREADS
     resources:
         mem_mb=MEMORY,
-        runtime=EXPERIMENT.resources.train_minutes,
+        runtime=LONG,
         gpu=GPUS,
     params:
         cache=COMPLETIONS,
@@ -113,7 +113,7 @@ rule difficulty:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=10,
+        runtime=more(10),
     params:
         code=code_digest(
             *FOUNDATION,
@@ -142,8 +142,8 @@ rule cluster_figures:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=more(1000),
+        runtime=more(10),
     params:
         out=output_folder,
         models=list(EXPERIMENT.models),

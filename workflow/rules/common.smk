@@ -7,6 +7,8 @@ from typing import get_args
 
 REPOSITORY = Path(workflow.basedir).parent
 sys.path.insert(0, str(REPOSITORY))
+# Last on PATH: used only where Slurm has no sacct.
+os.environ["PATH"] += f"{os.pathsep}{REPOSITORY}/workflow/profiles/slurm/bin"
 
 from ebpo.config import (
     ConfigError,
@@ -53,7 +55,15 @@ SUMMARIES = [f"{folder}/summary.json" for folder in RUN_FOLDERS]
 METRICS = [f"{folder}/metrics.jsonl" for folder in RUN_FOLDERS]
 THREADS = EXPERIMENT.training.threads
 GPUS = EXPERIMENT.resources.gpus
-MEMORY = EXPERIMENT.resources.mem_mb
+
+
+def more(amount):
+    """A resource that grows with every attempt; how many attempts there are is the profile's `retries`."""
+    return lambda wildcards, attempt: amount * attempt
+
+
+MEMORY = more(EXPERIMENT.resources.mem_mb)
+LONG = more(EXPERIMENT.resources.train_minutes)
 
 # The parts of the code that decide what a rule writes.
 FOUNDATION = [

@@ -24,7 +24,7 @@ rule problems:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=30,
+        runtime=more(30),
     params:
         out=output_folder,
         code=code_digest(
@@ -64,7 +64,7 @@ rule prompts:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=30,
+        runtime=more(30),
     params:
         out=output_folder,
         code=code_digest(*FOUNDATION, "ebpo/prompts.py", "scripts/prompts.py"),

@@ -43,7 +43,7 @@ rule sample:
     threads: THREADS
     resources:
         mem_mb=MEMORY,
-        runtime=EXPERIMENT.resources.train_minutes,
+        runtime=LONG,
         gpu=GPUS,
     params:
         out=output_folder,
@@ -80,7 +80,7 @@ rule grade:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=60,
+        runtime=more(60),
     params:
         out=output_folder,
         identity=evaluated_identity,

@@ -14,7 +14,7 @@ rule base_policy:
     threads: THREADS
     resources:
         mem_mb=MEMORY,
-        runtime=EXPERIMENT.resources.train_minutes,
+        runtime=LONG,
     params:
         # What builds a policy counts only where one is built: committed weights do not change with it.
         code=code_digest(

@@ -12,8 +12,8 @@ rule table:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=more(1000),
+        runtime=more(10),
     params:
         prefix=lambda wildcards, output: os.path.splitext(output[0])[0],
         code=code_digest("ebpo/reporting", "scripts/tables.py"),
@@ -38,7 +38,7 @@ rule draw_figures:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=10,
+        runtime=more(10),
     params:
         runs=RUN_FOLDERS,
         out=output_folder,
@@ -66,8 +66,8 @@ rule report:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=more(1000),
+        runtime=more(10),
     params:
         tables=[f"{ROOT}/tables/{comparison}" for comparison in EXPERIMENT.comparisons],
         figures=lambda wildcards, input: str(Path(input.figures[0]).parent),
@@ -103,7 +103,7 @@ rule claims:
     threads: 1
     resources:
         mem_mb=MEMORY,
-        runtime=10,
+        runtime=more(10),
     params:
         runs=RUN_FOLDERS,
         theory=THEORY,

@@ -59,11 +59,11 @@ rule theory:
     benchmark:
         f"{THEORY}/benchmark.tsv"
     conda:
-        "../../envs/report.yaml"
+        "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=more(2000),
+        runtime=more(10),
     params:
         out=output_folder,
         code=code_digest(

@@ -41,7 +41,7 @@ rule train:
     threads: THREADS
     resources:
         mem_mb=MEMORY,
-        runtime=EXPERIMENT.resources.train_minutes,
+        runtime=LONG,
         gpu=GPUS,
     params:
         out=output_folder,
