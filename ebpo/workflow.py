@@ -16,9 +16,13 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def use_this_checkout() -> None:
-    """Lets jobs import the package of this checkout and run the interpreter that runs Snakemake, activated or not."""
+    """Lets jobs import the package of this checkout and run the interpreter that runs Snakemake, activated or not.
+
+    Last on PATH comes a stand-in for `sacct`, found only where Slurm has none.
+    """
     os.environ["PYTHONPATH"] = str(_PACKAGE.parent)
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    stand_ins = _PACKAGE.parent / "workflow" / "profiles" / "slurm" / "bin"
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(stand_ins)])
 
 
 def code_digest(*parts: str) -> str:

@@ -81,6 +81,7 @@ dtype: float32
 max_prompt_tokens: 64
 device: cpu
 threads: 1
+rollouts: {}
 max_new_tokens: 10
 difficulty: {rollouts: 4}
 """

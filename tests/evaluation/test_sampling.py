@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ebpo.config import Evaluation, EvaluationJob, dump_yaml
+from ebpo.config import Evaluation, EvaluationJob, Rollouts, dump_yaml
 from ebpo.evaluation import sampling
 from ebpo.evaluation.protocol import Protocol, read_protocol
 from ebpo.evaluation.sampling import sample_benchmarks
@@ -73,7 +73,7 @@ def write_inputs(folder: Path) -> dict[str, dict[str, list[int]]]:
         write_prompts(folder / "prompts" / f"{name}.parquet", prompts[name])
     settings = EvaluationJob(
         template="plain", dtype="float32", max_prompt_tokens=64, device="cpu", threads=1,
-        evaluation=Evaluation(benchmarks=NAMES, samples=16, max_new_tokens=10),
+        rollouts=Rollouts(), evaluation=Evaluation(benchmarks=NAMES, samples=16, max_new_tokens=10),
     )  # fmt: skip
     (folder / "job.yaml").write_text(dump_yaml(settings))
     return prompts

@@ -163,7 +163,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def finished(site) -> Outcome:
-    """The whole workflow. Its three trainings freeze half-way: one is preempted, one cancelled, one runs out of time."""
+    """The whole workflow. Its trainings freeze half-way: one is preempted, one cancelled, one runs out of time."""
     site.configure()
     process = site.start("all")
     try:

@@ -55,7 +55,7 @@ def test_two_processes_train_as_one(repository, tiny, problem_files, policy_fold
     finish(start(repository, config, problem_files, two, policy_folder, processes=2, parallel=parallel))
     assert json.loads((two / "summary.json").read_text())["processes"] == 2
     for expected, found in zip(*(rows_without_times(f / "metrics.jsonl") for f in (one, two)), strict=True):
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-6)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
     weights = [load_policy(folder / "model")[0].state_dict() for folder in (one, two)]
     for name, expected in weights[0].items():
         # AdamW moves a weight by at most the learning rate an update, whatever the size of its gradient.
@@ -70,7 +70,7 @@ def test_a_run_goes_on_with_another_number_of_processes(repository, tiny, proble
     log = finish(start(repository, config, problem_files, moved, policy_folder, processes=2, parallel="fsdp2"))
     assert "resumed from the checkpoint of step" in log
     for expected, found in zip(*(rows_without_times(f / "metrics.jsonl") for f in (whole, moved)), strict=True):
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-6)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
 def test_a_lost_process_ends_the_job(repository, tiny, problem_files, policy_folder, tmp_path):

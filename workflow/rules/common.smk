@@ -7,8 +7,6 @@ from typing import get_args
 
 REPOSITORY = Path(workflow.basedir).parent
 sys.path.insert(0, str(REPOSITORY))
-# Last on PATH: used only where Slurm has no sacct.
-os.environ["PATH"] += f"{os.pathsep}{REPOSITORY}/workflow/profiles/slurm/bin"
 
 from ebpo.config import (
     ConfigError,
@@ -170,6 +168,29 @@ def launcher(processes):
     if processes == 1:
         return "python"
     return f"python -m torch.distributed.run --standalone --nproc-per-node {processes}"
+
+
+# Which checkpoint an evaluation folder is of.
+CHECKPOINTS = {"evaluation": ("model", "final"), "evaluation_best": ("best", "best")}
+
+
+def evaluated_model(wildcards):
+    """The folder of the weights."""
+    return f"{ROOT}/{wildcards.policy}/{CHECKPOINTS[wildcards.evaluation][0]}"
+
+
+def evaluated_prompts(wildcards):
+    """The prompt tables of the benchmarks."""
+    folder = f"{ROOT}/base/{model_of(wildcards.policy)}/prompts/benchmarks"
+    return [f"{folder}/{name}.parquet" for name in EXPERIMENT.evaluation.benchmarks]
+
+
+def evaluated_identity(wildcards):
+    """What the scores say about themselves, as JSON."""
+    import json
+
+    identity = json.loads(identity_of(wildcards.policy))
+    return json.dumps({**identity, "checkpoint": CHECKPOINTS[wildcards.evaluation][1]})
 
 
 def comparison_files(name, file):

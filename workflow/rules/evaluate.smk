@@ -1,26 +1,3 @@
-# Which checkpoint an evaluation folder is of.
-CHECKPOINTS = {"evaluation": ("model", "final"), "evaluation_best": ("best", "best")}
-
-
-def evaluated_model(wildcards):
-    """The folder of the weights."""
-    return f"{ROOT}/{wildcards.policy}/{CHECKPOINTS[wildcards.evaluation][0]}"
-
-
-def evaluated_prompts(wildcards):
-    """The prompt tables of the benchmarks."""
-    folder = f"{ROOT}/base/{model_of(wildcards.policy)}/prompts/benchmarks"
-    return [f"{folder}/{name}.parquet" for name in EXPERIMENT.evaluation.benchmarks]
-
-
-def evaluated_identity(wildcards):
-    """What the scores say about themselves, as JSON."""
-    import json
-
-    identity = json.loads(identity_of(wildcards.policy))
-    return json.dumps({**identity, "checkpoint": CHECKPOINTS[wildcards.evaluation][1]})
-
-
 # Completions and verdicts are separate files: a change of the grader re-grades without sampling anew. Shards of a job
 # that was killed lie under state/, undeclared, until it ends.
 rule sample:

@@ -72,7 +72,7 @@ rule report:
         tables=[f"{ROOT}/tables/{comparison}" for comparison in EXPERIMENT.comparisons],
         figures=lambda wildcards, input: str(Path(input.figures[0]).parent),
         runs=RUN_FOLDERS,
-        theory=THEORY,
+        theory=lambda wildcards, input: str(Path(input.theory[0]).parent),
         code=code_digest("ebpo/reporting", "scripts/report.py"),
     shell:
         "python scripts/report.py --config {input.config} --tables {params.tables} --figures {params.figures} "
@@ -106,7 +106,7 @@ rule claims:
         runtime=more(10),
     params:
         runs=RUN_FOLDERS,
-        theory=THEORY,
+        theory=lambda wildcards, input: str(Path(input.theorems).parent),
         out=output_folder,
         code=code_digest(
             "ebpo/reporting",
