@@ -24,7 +24,10 @@ def load_policy(
         raise FileNotFoundError(f"{folder}: holds no model (config.json is missing)")
     require_device(device)
     disable_progress_bar()  # a bar of an instant load is noise in a job's log
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], local_files_only=True)
+    # SDPA takes the masks of packed rows (ebpo/rollouts/batch.py) in every dtype.
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=DTYPES[dtype], local_files_only=True, attn_implementation="sdpa"
+    )
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return model.to(device).eval(), tokenizer
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ebpo.config import Evaluation, EvaluationJob, Rollouts, dump_yaml
+from ebpo.config import Evaluation, EvaluationJob, dump_yaml
+from ebpo.config.rollouts import Rollouts
 from ebpo.evaluation import sampling
 from ebpo.evaluation.protocol import Protocol, read_protocol
 from ebpo.evaluation.sampling import sample_benchmarks

@@ -112,7 +112,7 @@ class FixedLogits(torch.nn.Module):
         self.table = torch.nn.Parameter(table)
 
     def forward(self, input_ids, logits_to_keep, **_):
-        return SimpleNamespace(logits=self.table[input_ids][:, -logits_to_keep:])
+        return SimpleNamespace(logits=self.table[input_ids][:, logits_to_keep])
 
 
 # After id 0 the next id is 1 with probability 3/4, 2 with 1/4; after id 1 both with 1/2; after 2 surely 1.
