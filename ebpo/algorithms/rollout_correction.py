@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 
-def padded_logprobs(logprobs: Sequence[Sequence[float] | None], width: int, device: str | torch.device) -> Tensor:
-    """The engine's log-probabilities of N completions as a tensor [N, width] float32, 0 after a completion's end.
+def padded_values(values: Sequence[Sequence[float] | None], width: int, device: str | torch.device) -> Tensor:
+    """The engine's log-probs (or entropies) of N completions as a tensor [N, width] float32, 0 after their ends.
 
     Raises:
         ValueError: a completion has none, or more than `width`.
     """
     rows = []
-    for number, row in enumerate(logprobs):
+    for number, row in enumerate(values):
         if row is None or len(row) > width:
-            have = "no log-probs" if row is None else f"{len(row)} log-probs"
+            have = "no numbers" if row is None else f"{len(row)} numbers"
             raise ValueError(
                 f"completion {number} has {have} from the rollout engine; needed: one per token, <= {width}"
             )

@@ -132,7 +132,7 @@ class _Distributions:
 
     def entropies(self) -> Tensor:
         """[N, T] in nats."""
-        entropy = -(self.logp.exp() * self.logp).sum(dim=-1)
+        entropy = torch.special.entr(self.logp.exp()).sum(dim=-1)
         return torch.where(self.batch.mask, entropy[self.row.unsqueeze(1), self.position], 0.0)
 
 

@@ -38,13 +38,15 @@ class Completion:
         text: decoded without special tokens.
         finish_reason: `stop` at an end-of-sequence token, `length` at the budget (truncated).
         logprobs: of the sampled tokens, as the engine computed them under softmax(logits / temperature); None where
-            it was not asked for them. The trainer computes its own and compares.
+            it was not asked for them.
+        entropies: of the distributions that the tokens were drawn from, in nats; None where the engine knows none.
     """
 
     token_ids: list[int]
     text: str
     finish_reason: FinishReason
     logprobs: list[float] | None = None
+    entropies: list[float] | None = None
 
 
 class Rollouts(Protocol):

@@ -85,15 +85,15 @@ class TransformersRollouts:
 
         rows = len(prompts) * n
         sampled = torch.zeros(rows, budget, dtype=torch.long, device=device)
-        logprobs = torch.zeros(rows, budget, device=device)
+        logprobs, entropies = torch.zeros(2, rows, budget, device=device)
         count = torch.zeros(rows, dtype=torch.long, device=device)
         stopped = torch.zeros(rows, dtype=torch.bool, device=device)
         active = torch.arange(rows, device=device)  # which row each row of the cache belongs to
         for step in range(budget):
-            token, logp = sample_tokens(logits, noise[active, step], sampling.temperature)
+            token, logp, entropy = sample_tokens(logits, noise[active, step], sampling.temperature)
             going = ~stopped[active]
             live = active[going]
-            sampled[live, step], logprobs[live, step] = token[going], logp[going]
+            sampled[live, step], logprobs[live, step], entropies[live, step] = token[going], logp[going], entropy[going]
             count[live] = step + 1
             stopped[live] = torch.isin(token[going], eos)
             going = ~stopped[active]
@@ -109,9 +109,9 @@ class TransformersRollouts:
                 token.unsqueeze(1), mask[:, : width + step + 1], (position + step).unsqueeze(1), cache
             )
         flat = [
-            self._completion(ids[:length], logp[:length], end)
-            for ids, logp, length, end in zip(
-                sampled.tolist(), logprobs.tolist(), count.tolist(), stopped.tolist(), strict=True
+            self._completion(ids[:length], logp[:length], entropy[:length], end)
+            for ids, logp, entropy, length, end in zip(
+                *(table.tolist() for table in (sampled, logprobs, entropies, count, stopped)), strict=True
             )
         ]
         return [flat[i : i + n] for i in range(0, len(flat), n)]
@@ -129,9 +129,9 @@ class TransformersRollouts:
         logits: Tensor = output.logits[:, -1]
         return logits
 
-    def _completion(self, ids: list[int], logprobs: list[float], stopped: bool) -> Completion:
+    def _completion(self, ids: list[int], logprobs: list[float], entropies: list[float], stopped: bool) -> Completion:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
-        return Completion(ids, str(text), "stop" if stopped else "length", logprobs)
+        return Completion(ids, str(text), "stop" if stopped else "length", logprobs, entropies)
 
 
 def uniform_noise(sampling: Sampling, key: int, n: int) -> np.ndarray:
@@ -140,14 +140,15 @@ def uniform_noise(sampling: Sampling, key: int, n: int) -> np.ndarray:
     return generator.random((n, sampling.max_new_tokens))
 
 
-def sample_tokens(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def sample_tokens(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """One token per row from softmax(logits / temperature), by inversion of the distribution function.
 
     Args:
         logits: [R, V]; noise: [R] float64 in [0, 1). Temperature 0 takes the most probable token.
 
     Returns:
-        tokens [R] and their log-probabilities [R] float32 (under temperature 1 where it is 0).
+        tokens [R], their log-probabilities [R] float32, and the entropies [R] of the distributions (both under
+        temperature 1 where it is 0).
     """
     distribution = torch.log_softmax(logits.float() / (temperature or 1.0), dim=-1)
     if temperature == 0:
@@ -157,7 +158,8 @@ def sample_tokens(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Te
         cumulative = distribution.double().exp().cumsum(dim=-1)
         level = noise.clamp(max=1 - 2**-52) * cumulative[:, -1]
         token = torch.searchsorted(cumulative, level.unsqueeze(1), right=True).squeeze(1)
-    return token, distribution.gather(-1, token.unsqueeze(1)).squeeze(1)
+    entropy = torch.special.entr(distribution.exp()).sum(dim=-1)
+    return token, distribution.gather(-1, token.unsqueeze(1)).squeeze(1), entropy
 
 
 def eos_token_ids(generation_config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -24,7 +24,7 @@ from ebpo.algorithms.rollout_correction import (
     check_logprob_difference,
     importance_weights,
     logprob_difference,
-    padded_logprobs,
+    padded_values,
 )
 from ebpo.algorithms.settings import DAPOSettings, EBPOSettings
 from ebpo.clustering.curriculum import epoch_order
@@ -56,6 +56,8 @@ from ebpo.training.validation import validate
 
 log = logging.getLogger(__name__)
 
+# Rows of a step on which an engine that is the trainer's own model is checked all the same.
+_CHECKED_ROWS = 16
 # A budget that cuts most answers scores them wrong, and then no method seems to work.
 _TRUNCATION_ALARM = 0.5
 
@@ -289,8 +291,7 @@ class Trainer:
         batch = Batch(batch.input_ids, batch.attention_mask, batch.mask & scorable.to(device).unsqueeze(-1))
         advantages = result.advantages.to(torch.float32).to(device)
 
-        old_logp, entropy = self.policy.logprobs(batch)
-        agreement, importance = self._engine_agreement(rollouts, old_logp, batch, step)
+        old_logp, entropy, importance, agreement = self._old_logprobs(rollouts, batch, step)
         reference_logp = self.policy.reference_logprobs(batch)
         statistics = UpdateStatistics()
         for number, start in enumerate(range(0, len(batch), training.completions_per_update)):
@@ -314,22 +315,32 @@ class Trainer:
             "kl_step": step_kl(old_logp, new_logp, batch.mask),
         }
 
-    def _engine_agreement(
-        self, rollouts: RolloutBatch, old_logp: Tensor, batch: Batch, step: int
-    ) -> tuple[dict[str, float], Tensor | None]:
-        """How far the rollout engine's log-probs are from the trainer's, and the importance weights that correct it.
+    def _old_logprobs(
+        self, rollouts: RolloutBatch, batch: Batch, step: int
+    ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, float]]:
+        """Of the policy that sampled: log-probs and entropies [N, T], the importance weights that correct for the
+        engine (None: not asked for), and how far the engine's log-probs are from the trainer's.
+
+        The transformers engine in float32 is the trainer's model with the same arithmetic, so its own numbers are
+        taken, and a few rows are computed again to check that. Every other engine's rows are all computed again.
 
         Raises:
-            ValueError: further than the configured bound.
+            ValueError: the engine is further away than the configured bound.
         """
-        settings, device = self.config.rollouts, old_logp.device
-        engine_logp = padded_logprobs([c.logprobs for c in rollouts.completions], old_logp.shape[1], device)
-        metrics = logprob_difference(engine_logp, old_logp, batch.mask)
+        settings, width = self.config.rollouts, batch.mask.shape[1]
+        exact = settings.engine == "transformers" and self.config.dtype == "float32"
+        checked = batch.rows(slice(0, _CHECKED_ROWS)) if exact else batch
+        logp, entropy = self.policy.logprobs(checked)
+        engine_logp = padded_values([c.logprobs for c in rollouts.completions], width, logp.device)
+        metrics = logprob_difference(engine_logp[: len(checked)], logp, checked.mask)
         check_logprob_difference(metrics, settings.bound(self.config.dtype), f"step {step}")
+        if exact:
+            logp = torch.where(batch.mask, engine_logp, 0.0)
+            entropy = padded_values([c.entropies for c in rollouts.completions], width, logp.device)
         if settings.importance_cap is None:
-            return metrics, None
-        weights, more = importance_weights(old_logp, engine_logp, batch.mask, settings.importance_cap)
-        return {**metrics, **more}, weights
+            return logp, entropy, None, metrics
+        weights, more = importance_weights(logp, engine_logp, batch.mask, settings.importance_cap)
+        return logp, entropy, weights, {**metrics, **more}
 
     def _optimizer_update(
         self,

@@ -11,7 +11,7 @@ from ebpo.algorithms.rollout_correction import (
     check_logprob_difference,
     importance_weights,
     logprob_difference,
-    padded_logprobs,
+    padded_values,
 )
 
 TRAINER = torch.log(torch.tensor([[0.5, 0.2, 0.9], [0.6, 0.1, 0.3]]))
@@ -85,11 +85,11 @@ def test_a_cap_that_is_not_positive_is_refused(cap):
 
 
 def test_padding_follows_the_end_of_a_completion():
-    padded = padded_logprobs([[-0.5], [-1.0, -2.0]], 3, "cpu")
+    padded = padded_values([[-0.5], [-1.0, -2.0]], 3, "cpu")
     torch.testing.assert_close(padded, torch.tensor([[-0.5, 0, 0], [-1, -2, 0]]))
 
 
-@pytest.mark.parametrize(("rows", "message"), [([[-1.0], None], "completion 1 has no"), ([[-1.0] * 4], "has 4 log")])
+@pytest.mark.parametrize(("rows", "message"), [([[-1.0], None], "completion 1 has no"), ([[-1.0] * 4], "has 4 numbers")])
 def test_missing_or_surplus_logprobs_are_named(rows, message):
     with pytest.raises(ValueError, match=message):
-        padded_logprobs(rows, 3, "cpu")
+        padded_values(rows, 3, "cpu")

@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from ebpo.algorithms.rollout_correction import padded_values
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
-from ebpo.rollouts.batch import make_batch, token_logprobs
+from ebpo.rollouts.batch import logprobs_in_chunks, make_batch, token_logprobs
 from ebpo.rollouts.protocol import Sampling
 from ebpo.rollouts.transformers_engine import TransformersRollouts, eos_token_ids, sample_tokens
 
@@ -98,14 +99,15 @@ def test_a_prompts_completions_depend_on_its_key_alone(engine, prompts):
     assert [group[:3] for group in together] == tokens(engine.generate(prompts, 3, sampling))
 
 
-def test_logprobs_are_those_of_the_trainer(engine, prompts):
+def test_logprobs_and_entropies_are_those_of_the_trainer(engine, prompts):
     groups = engine.generate(prompts, 16, Sampling(0.8, 10, 3))
     flat = [c for group in groups for c in group]
     batch = make_batch([p for p in prompts for _ in range(16)], flat, 0, "cpu")
-    logp = token_logprobs(engine.model, batch, 0.8)
-    for row, completion in enumerate(flat):
-        expected = logp[row, : len(completion.token_ids)].detach()
-        torch.testing.assert_close(torch.tensor(completion.logprobs), expected, rtol=0, atol=1e-4)
+    logp, entropy = logprobs_in_chunks(engine.model, batch, 0.8, len(batch))
+    assert entropy.max() > 0.5
+    width = batch.mask.shape[1]
+    found = [padded_values([getattr(c, name) for c in flat], width, "cpu") for name in ("logprobs", "entropies")]
+    torch.testing.assert_close(found, [logp, entropy], rtol=0, atol=1e-4)
 
 
 def test_greedy_tokens_are_those_of_generate(engine, prompts):
@@ -121,9 +123,10 @@ def test_sampling_inverts_the_distribution_function():
     # Probabilities 1/2, 0, 1/2: the token changes at 1/2, and the one without probability never comes.
     logits = torch.log(torch.tensor([[0.5, 0.0, 0.5]])).expand(4, 3)
     noise = torch.tensor([0.0, 0.4999, 0.5, 1 - 2**-53], dtype=torch.float64)
-    chosen, logp = sample_tokens(logits, noise, 1.0)
+    chosen, logp, entropy = sample_tokens(logits, noise, 1.0)
     assert chosen.tolist() == [0, 0, 2, 2]
     torch.testing.assert_close(logp, torch.full((4,), 0.5).log())
+    torch.testing.assert_close(entropy, torch.full((4,), 2.0).log())
 
 
 def test_a_model_without_an_end_token_is_refused():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ebpo.algorithms.rollout_correction import logprob_difference, padded_logprobs
+from ebpo.algorithms.rollout_correction import logprob_difference, padded_values
 from ebpo.config.rollouts import Rollouts
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
@@ -70,7 +70,7 @@ def difference(model, prompts, groups, temperature: float = 1.0) -> dict[str, fl
     batch = make_batch([p for p, _ in rows], [c for _, c in rows], 0, "cpu")
     with torch.no_grad():
         trainer = token_logprobs(model, batch, temperature)
-    engine = padded_logprobs([c.logprobs for _, c in rows], batch.mask.shape[1], "cpu")
+    engine = padded_values([c.logprobs for _, c in rows], batch.mask.shape[1], "cpu")
     return logprob_difference(engine, trainer, batch.mask)
 
 

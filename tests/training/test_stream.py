@@ -40,3 +40,16 @@ def test_a_stream_saved_at_the_end_of_an_epoch_starts_the_next():
 def test_an_empty_stream_is_refused():
     with pytest.raises(ValueError, match="empty"):
         PromptStream(lambda epoch: []).take(1)
+
+
+def test_an_epochs_order_is_computed_once():
+    asked = []
+
+    def order(epoch: int) -> list[str]:
+        asked.append(epoch)
+        return IDS
+
+    one = PromptStream(order)
+    for _ in range(8):
+        one.take(3)
+    assert asked == [0, 1, 2]
