@@ -12,7 +12,6 @@ Writes results/bench/training.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import logging
 import os
 import statistics
@@ -20,59 +19,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
-import yaml
+from measure import MODELS, experiment, make_policy, problems, ratios, spread, write_table
 
-from ebpo.config import ExperimentConfig, RunId, parse_config
-from ebpo.files import atomic_path
+from ebpo.config import RunId
 from ebpo.grading import Grader
 from ebpo.policy.loading import load_policy
-from ebpo.problems.build import build
-from ebpo.problems.record import Problem
 from ebpo.prompts import render
 from ebpo.rollouts.graded import accuracy_of
+from ebpo.training.metrics import process_rss_mb
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 SIDES = ("ebpo-replication", "trl")
 COMPLETIONS, UPDATES, GROUP_SIZE, MICRO_BATCH, KL = 128, 2, 4, 64, 0.001
-# Name -> (Qwen3 layers, width, maximal completion length); None is the committed policy of the demo.
-MODELS: dict[str, tuple[tuple[int, int] | None, int]] = {"demo 0.7M": (None, 10), "random 10M": ((8, 320), 32)}
 COLUMNS = ("model", "side", "steps", "median_s", "min_s", "max_s", "tokens_per_s", "peak_rss_mb")
 
 
-def experiment() -> ExperimentConfig:
-    """The demo's experiment."""
-    return parse_config(yaml.safe_load((REPOSITORY / "config" / "config.yaml").read_text(encoding="utf-8")))
+@dataclass(frozen=True)
+class Step:
+    """A training step: seconds, completion tokens sampled, resident memory of its process after it."""
 
-
-def problems() -> list[Problem]:
-    """The demo's training problems; the same in both processes."""
-    return list(build(experiment().data).train)
-
-
-def make_policy(shape: tuple[int, int] | None, folder: Path) -> Path:
-    """The committed policy, or random weights of another size with its tokenizer."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    committed = REPOSITORY / "config" / "policy"
-    if shape is None:
-        return committed
-    layers, width = shape
-    small, tokenizer = load_policy(committed)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=small.config.vocab_size, hidden_size=width, num_hidden_layers=layers, head_dim=width // 5,
-        num_attention_heads=5, num_key_value_heads=5, intermediate_size=3 * width, max_position_embeddings=256,
-        tie_word_embeddings=True, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    seconds: float
+    tokens: int
+    resident_mb: float
 
 
 class Turns:
@@ -87,7 +59,7 @@ class Turns:
     def end(self, tokens: int) -> None:
         """Reports the step."""
         seconds = time.perf_counter() - self.started
-        print("step", seconds, tokens, psutil.Process().memory_info().rss / 2**20, flush=True)
+        print("step", seconds, tokens, process_rss_mb(), flush=True)
 
 
 def serve_ours(policy: Path, length: int, turns: Turns) -> None:
@@ -197,10 +169,9 @@ class Side:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         )
-        self.steps: list[tuple[float, int, float]] = []
 
-    def step(self) -> tuple[float, int, float]:
-        """One step's (seconds, completion tokens, resident MiB)."""
+    def step(self) -> Step:
+        """One step."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("step\n")
@@ -208,7 +179,7 @@ class Side:
         for line in self.process.stdout:
             if line.startswith("step "):
                 seconds, tokens, resident = line.split()[1:]
-                return float(seconds), int(tokens), float(resident)
+                return Step(float(seconds), int(tokens), float(resident))
         raise ChildProcessError(f"{self.process.args!r} ended with status {self.process.wait()}")
 
     def close(self) -> None:
@@ -216,14 +187,14 @@ class Side:
         self.process.wait()
 
 
-def measure(model: str, pairs: int) -> dict[str, list[tuple[float, int, float]]]:
+def measure(model: str, pairs: int) -> dict[str, list[Step]]:
     """Steps of both sides in turns; the first two of each are not counted."""
     shape, length = MODELS[model]
     with tempfile.TemporaryDirectory() as folder:
         policy = make_policy(shape, Path(folder))
         sides = {name: Side(name, policy, length) for name in SIDES}
         try:
-            taken: dict[str, list[tuple[float, int, float]]] = {name: [] for name in SIDES}
+            taken: dict[str, list[Step]] = {name: [] for name in SIDES}
             for turn in range(-2, pairs):
                 for name, side in sides.items():
                     step = side.step()
@@ -235,20 +206,11 @@ def measure(model: str, pairs: int) -> dict[str, list[tuple[float, int, float]]]
     return taken
 
 
-def summary(model: str, side: str, steps: Sequence[tuple[float, int, float]]) -> list[object]:
-    """A row of the table."""
-    seconds = [s for s, _, _ in steps]
-    rate = statistics.median(tokens / s for s, tokens, _ in steps)
-    times = [f"{value:.3f}" for value in (statistics.median(seconds), min(seconds), max(seconds))]
-    return [model, side, len(steps), *times, f"{rate:.0f}", f"{max(r for _, _, r in steps):.0f}"]
-
-
 def main() -> None:
     """Runs the measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "bench" / "training.csv")
     parser.add_argument("--serve", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--policy", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--length", type=int, help=argparse.SUPPRESS)
@@ -262,14 +224,14 @@ def main() -> None:
     rows = []
     for model in arguments.models:
         taken = measure(model, arguments.pairs)
-        rows += [summary(model, side, steps) for side, steps in taken.items()]
-        pairs = [b[0] / a[0] for a, b in zip(taken[SIDES[0]], taken[SIDES[1]], strict=True)]
-        print(f"{model}: trl / ours {statistics.median(pairs):.2f} times ({min(pairs):.2f} to {max(pairs):.2f})")
-        for row in rows[-2:]:
-            print("  ", *row)
-    with atomic_path(arguments.out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
-    print(f"wrote {arguments.out}")
+        seconds = {side: [step.seconds for step in steps] for side, steps in taken.items()}
+        for side, steps in taken.items():
+            rate = statistics.median(step.tokens / step.seconds for step in steps)
+            peak = max(step.resident_mb for step in steps)
+            rows.append([model, side, len(steps), *spread(seconds[side]), f"{rate:.0f}", f"{peak:.0f}"])
+        slower = [f"{ratio:.2f}" for ratio in ratios(seconds[SIDES[1]], seconds[SIDES[0]])]
+        rows.append([model, "trl / ours", len(taken[SIDES[0]]), *slower, "", ""])
+    write_table("training", COLUMNS, rows)
 
 
 if __name__ == "__main__":

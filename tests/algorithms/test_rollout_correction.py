@@ -89,7 +89,9 @@ def test_padding_follows_the_end_of_a_completion():
     torch.testing.assert_close(padded, torch.tensor([[-0.5, 0, 0], [-1, -2, 0]]))
 
 
-@pytest.mark.parametrize(("rows", "message"), [([[-1.0], None], "completion 1 has no"), ([[-1.0] * 4], "has 4 numbers")])
+@pytest.mark.parametrize(
+    ("rows", "message"), [([[-1.0], None], "completion 1 has no"), ([[-1.0] * 4], "has 4 numbers")]
+)
 def test_missing_or_surplus_logprobs_are_named(rows, message):
     with pytest.raises(ValueError, match=message):
         padded_values(rows, 3, "cpu")
