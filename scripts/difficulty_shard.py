@@ -7,15 +7,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ebpo.cli import run
-from ebpo.clustering.completions import Source, blocks_of, sample_blocks
-from ebpo.clustering.difficulty import count_correct
 from ebpo.config import DifficultyJob, read_section
 from ebpo.files import atomic_path
-from ebpo.policy.loading import set_determinism
-from ebpo.problems.record import read_problems
-from ebpo.prompts import read_prompts
-from ebpo.rollouts.engines import fixed_engine
-from ebpo.rollouts.protocol import Sampling
 from ebpo.seeds import derive_seed
 
 
@@ -30,6 +23,15 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True, help="folder of the completions, shared by experiments")
     parser.add_argument("--out", type=Path, required=True, help="counts of this shard (parquet)")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from ebpo.clustering.completions import Source, blocks_of, sample_blocks
+    from ebpo.clustering.difficulty import count_correct
+    from ebpo.policy.loading import set_determinism
+    from ebpo.problems.record import read_problems
+    from ebpo.prompts import read_prompts
+    from ebpo.rollouts.engines import fixed_engine
+    from ebpo.rollouts.protocol import Sampling
+
     job = read_section(args.config, TypeAdapter(DifficultyJob))
     settings = job.difficulty
     set_determinism(job.threads)

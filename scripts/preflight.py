@@ -8,8 +8,6 @@ from ebpo.cli import run
 from ebpo.config import read_config
 from ebpo.estimate import Architecture
 from ebpo.files import write_json
-from ebpo.preflight import check_disk, check_gpus, check_sources, check_step, check_tokenizer, on_hub
-from ebpo.training.inputs import read_inputs
 
 
 def main() -> None:
@@ -22,6 +20,10 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, required=True, help="folder of the rendered prompts")
     parser.add_argument("--out", type=Path, required=True, help="the verdicts (JSON)")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from ebpo.preflight import check_disk, check_gpus, check_sources, check_step, check_tokenizer, on_hub
+    from ebpo.training.inputs import read_inputs
+
     config = read_config(args.config)
     identity = next((r for r in config.runs() if r.model == args.model), None)
     if identity is None:

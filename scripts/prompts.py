@@ -4,13 +4,11 @@ import argparse
 from pathlib import Path
 
 from pydantic import TypeAdapter
-from transformers import AutoTokenizer
 
 from ebpo.cli import run
 from ebpo.config import PromptsJob, read_section
 from ebpo.files import write_json
 from ebpo.problems.record import read_problems
-from ebpo.prompts import TEMPLATES, render_set, tokenizer_digest, write_prompts
 
 
 def main() -> None:
@@ -22,6 +20,11 @@ def main() -> None:
     parser.add_argument("--benchmarks", type=Path, nargs="+", required=True, help="problem tables, named by benchmark")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from transformers import AutoTokenizer
+
+    from ebpo.prompts import TEMPLATES, render_set, tokenizer_digest, write_prompts
+
     job = read_section(args.config, TypeAdapter(PromptsJob))
     tokenizer = AutoTokenizer.from_pretrained(args.policy, local_files_only=True)
     targets = {

@@ -9,11 +9,7 @@ from pydantic import TypeAdapter
 from ebpo.cli import run
 from ebpo.config import EvaluationJob, read_section
 from ebpo.evaluation.protocol import sampling_protocol, write_protocol
-from ebpo.evaluation.sampling import sample_benchmarks
 from ebpo.files import atomic_path, file_digest
-from ebpo.policy.loading import set_determinism
-from ebpo.prompts import prompts_digest, read_prompts
-from ebpo.rollouts.engines import engine_version, fixed_engine
 
 
 def main() -> None:
@@ -24,6 +20,12 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, nargs="+", required=True, help="prompt tables, named by benchmark")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from ebpo.evaluation.sampling import sample_benchmarks
+    from ebpo.policy.loading import set_determinism
+    from ebpo.prompts import prompts_digest, read_prompts
+    from ebpo.rollouts.engines import engine_version, fixed_engine
+
     job = read_section(args.config, TypeAdapter(EvaluationJob))
     set_determinism(job.threads)
     prompts = {path.stem: read_prompts(path) for path in args.prompts}

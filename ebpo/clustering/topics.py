@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+import torch
 
 from ebpo.clustering.embedding import embed, load_embedder
 from ebpo.clustering.kmeans import choose, kmeans, silhouettes
@@ -41,15 +42,19 @@ class Clustering:
 def cluster(problems: Sequence[Problem], settings: Topics, threads: int = 1) -> Clustering:
     """Gives every problem one topic by `settings.method`. The topics that the source names are read by `given` alone.
 
+    Args:
+        threads: of PyTorch, which embeds or labels.
+
     Raises:
         ValueError: a model cannot be had, there are too few problems, or `given` finds a problem without a topic.
     """
     if settings.method == "given":
         return _given(problems)
+    torch.set_num_threads(threads)
     texts = [p.problem for p in problems]
     if settings.method == "kmeans":
-        return _kmeans(texts, settings, threads)
-    scores = _zero_shot_scores(texts, settings, threads) if settings.method == "zero_shot" else _llm(texts, settings)
+        return _kmeans(texts, settings)
+    scores = _zero_shot_scores(texts, settings) if settings.method == "zero_shot" else _llm(texts, settings)
     best, margins = nearest(scores)
     names = list(settings.descriptions)
     return Clustering([names[i] for i in best], margins)
@@ -62,15 +67,15 @@ def _given(problems: Sequence[Problem]) -> Clustering:
     return Clustering([p.topic for p in problems], np.full(len(problems), np.nan))
 
 
-def _zero_shot_scores(texts: Sequence[str], settings: Topics, threads: int) -> np.ndarray:
+def _zero_shot_scores(texts: Sequence[str], settings: Topics) -> np.ndarray:
     """Cosine similarity of every problem and topic, [N, K]."""
     embedder = load_embedder(settings.embedding)
-    targets = topic_vectors([embed(d, embedder, threads) for d in settings.descriptions.values()])
-    return np.asarray(embed(texts, embedder, threads) @ targets.T)
+    targets = topic_vectors([embed(d, embedder) for d in settings.descriptions.values()])
+    return np.asarray(embed(texts, embedder) @ targets.T)
 
 
-def _kmeans(texts: Sequence[str], settings: Topics, threads: int) -> Clustering:
-    vectors = embed(texts, load_embedder(settings.embedding), threads)
+def _kmeans(texts: Sequence[str], settings: Topics) -> Clustering:
+    vectors = embed(texts, load_embedder(settings.embedding))
     found: dict[int, float] = {}
     if settings.clusters == "auto":
         found = silhouettes(vectors, *settings.clusters_range, settings.seed)

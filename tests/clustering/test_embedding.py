@@ -17,7 +17,7 @@ def test_every_number_becomes_the_same_one():
 
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(embedder):
     texts = ["Find the area of a circle.", "Calculate 3 + 4.", "Find the area of a circle.", "Calculate 12 + 8."]
-    vectors = embed(texts, embedder, threads=1)
+    vectors = embed(texts, embedder)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
     assert np.array_equal(vectors[0], vectors[2])
     assert np.array_equal(vectors[1], vectors[3])
