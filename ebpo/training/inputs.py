@@ -70,6 +70,11 @@ def read_inputs(
         topics={i: str(v) for i, v in _column(topics, "topic")} if topics else None,
         pass_rates=pass_rates,
         digest=digest.hexdigest(),
+        dropped={
+            "too_long": len(problems["train"]) - len(rendered),
+            "never_solved": selection.dropped_all_fail,
+            "always_solved": selection.dropped_all_pass,
+        },
     )
 
 

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -73,6 +73,7 @@ class TrainingInputs:
         topics, pass_rates: problem id -> value; None where the run does not use it.
         digest: of the configuration and of the contents of every input file; checkpoints of another digest are
             never resumed.
+        dropped: reason -> number of training problems that were left out for it.
     """
 
     policy: Path
@@ -82,6 +83,7 @@ class TrainingInputs:
     topics: Mapping[str, str] | None
     pass_rates: Mapping[str, float] | None
     digest: str
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 def train(config: RunConfig, inputs: TrainingInputs, folder: Path, parallel: Parallel = "ddp") -> None:
@@ -417,6 +419,8 @@ class Trainer:
                 "seconds": round(self.state.seconds, 1),
                 "completions_total": self.state.completions_total,
                 "tokens_total": self.state.tokens_total,
+                "training_problems": len(self.inputs.train),
+                "dropped_problems": dict(self.inputs.dropped),
                 "processes": self.processes.count,
                 "resumed_at": self.state.resumed_at,
                 "final": {key: value for key, value in rows[-1].items() if not key.startswith("verdict/")},

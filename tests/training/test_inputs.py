@@ -66,6 +66,7 @@ def test_dropped_problems_leave_the_training_set_and_their_counts_the_log(files,
         inputs = read_inputs(with_curriculum(config, **options), **files)
     assert train_ids(inputs) == left
     assert counts in caplog.text
+    assert inputs.dropped["never_solved"] + inputs.dropped["always_solved"] == 4 - len(left)
 
 
 def test_dropping_without_pass_rates_is_refused(files, config):
@@ -79,6 +80,7 @@ def test_a_training_problem_whose_prompt_was_too_long_is_left_out(files, config)
     pd.DataFrame({"id": ["a", "d"], "pass_rate": [0.5, 0.25]}).to_parquet(files["difficulty"])
     inputs = read_inputs(with_curriculum(config, drop_all_pass=True), **files)
     assert train_ids(inputs) == ["a", "d"]
+    assert inputs.dropped == {"too_long": 2, "never_solved": 0, "always_solved": 0}
 
 
 def test_a_validation_problem_without_a_prompt_is_named(files, config):
