@@ -1,4 +1,4 @@
-"""Renews the tables of docs/performance.md from results/bench/*.csv: `python benchmarks/page.py`, the end of `make bench`."""
+"""Renews the tables of docs/performance.md from results/bench/*.csv: `python benchmarks/page.py`."""
 
 from __future__ import annotations
 
