@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from PIL import Image
 
+from ebpo.files import atomic_path
 from ebpo.reporting.labels import method_label
 from ebpo.reporting.style import method_colours, new_figure, save, style
 
@@ -44,28 +48,31 @@ THEORY_FIGURES = {
     ),
     "entropy": (
         "T4: entropy of softmax bandits in training",
-        "Left: same learning rate; dots sum the first-order changes, dotted lines are T4's prediction with E[1/σ_q] "
-        "for GRPO and 1/σ_batch for EBPO. Middle: same norm of every update. Right: entropy against the pass rate, "
-        "where speed plays no part. Bands: 95 % intervals over runs. GRPO and EntropyMech nearly coincide.",
+        "Left: same learning rate. Middle: same norm of every update. Dots sum the first-order changes of GRPO and of "
+        "EBPO; dotted lines are T4's prediction, with E[1/σ_q] for GRPO and 1/σ_batch for EBPO. Right: entropy against "
+        "the pass rate, where speed plays no part. Bands: 95 % intervals over runs. GRPO and EntropyMech nearly "
+        "coincide.",
     ),
     "entropy_weights": (
         "T4: the premises",
         "Left: the factor ρ by which each estimator scales a prompt's expected gradient. T4 takes 1/σ_q for GRPO; "
         "samples of G completions give far less at the edges (EBPO: uniform pass rates). Right: entropy lost by "
         "EBPO relative to GRPO at the same learning rate: T4's bound against the exact value, by distribution of "
-        "pass rates.",
+        "pass rates. The point mass and Beta(1, 5) are left out: there the first steps raise the entropy.",
     ),
     "clustering": (
         "T5: prior and topic",
         "Top: root mean square distance of the prior's mean to the mean pass rate of the prompt's topic; nine "
         "topics, 270 batches of 32 prompts, G = 4; on mixed streams half-life and Welford coincide. Bottom: MSE of "
-        "the baseline over the run; filled: V itself, open: the baseline that the batch normalisation leaves, in "
-        "which the batch mean takes the place of μ_glob.",
+        "the baseline over the run with 95 % intervals; filled: V itself, open: the baseline that the batch "
+        "normalisation leaves, in which the batch mean takes the place of μ_glob. Vertical lines: the least MSE with "
+        "one prior and with a prior per topic, moments known.",
     ),
     "drift": (
         "Drift: a policy that gets better",
         "Left: μ_glob while the mean pass rate rises by 0.6 in 400 batches of 32 prompts. Middle: distance of "
-        "μ_glob to the truth late in the run, by half-life; lines: exact, points: simulated with 95 % intervals. "
+        "μ_glob to the truth late in the run, by half-life; lines and bars: exact, points: simulated with 95 % "
+        "intervals. "
         "Right: half-life of least error.",
     ),
     "gradient": (
@@ -75,7 +82,18 @@ THEORY_FIGURES = {
         "arms).",
     ),
 }
-REPORT_FIGURES = ("penalty", "baseline_mse", "shrinkage", "entropy", "clustering", "drift")
+REPORT_FIGURES = (
+    "penalty",
+    "baseline_mse",
+    "shrinkage",
+    "entropy",
+    "entropy_weights",
+    "clustering",
+    "drift",
+    "gradient",
+)
+# Those of docs/theory.md.
+DOCUMENTED = ("penalty", "baseline_mse", "shrinkage", "entropy", "entropy_weights", "clustering", "drift", "gradient")
 COLUMNS = ("theorem", "quantity", "setting", "analytic", "simulated", "low", "high", "agree", "claim")
 
 _LABELS = {
@@ -125,12 +143,13 @@ def _error_bars(
     )  # fmt: skip
 
 
-def _powers(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic horizontal axis with these ticks alone, written out."""
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(list(values)))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_locator(NullLocator())
+def _ticks(axes: Axes, values: Sequence[float], side: Literal["x", "y"] = "x") -> None:
+    """A logarithmic axis with these ticks alone, written out."""
+    (axes.set_xscale if side == "x" else axes.set_yscale)("log")
+    axis: Axis = axes.xaxis if side == "x" else axes.yaxis
+    axis.set_major_locator(FixedLocator(list(values)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def penalty(tables: Tables) -> Figure:
@@ -183,7 +202,7 @@ def baseline_mse(tables: Tables) -> Figure:
         axes.axhline(1, color="#0072B2", linewidth=1.2, label="GRPO")
         axes.set_title(label)
         axes.set_ylim(0, 2.05)
-        _powers(axes, sorted(own.group_size.unique()))
+        _ticks(axes, sorted(own.group_size.unique()))
     for axes in grid[1]:
         axes.set_xlabel("completions per prompt G")
     for axes in grid[:, 0]:
@@ -207,19 +226,19 @@ def shrinkage(tables: Tables) -> Figure:
     for size, colour in zip(sorted(frame.group_size.unique()), _SEQUENCE, strict=False):
         own = frame[frame.group_size == size]
         loss.plot(own.ratio, own.over_grpo, color=colour, label=f"G = {size}")
-    loss.axhline(1, color="#0072B2", linewidth=1.2)
+    loss.axhline(1, color="#777777", linestyle=":", linewidth=1.2, label="equal")
     loss.set_ylim(0, 3)
-    loss.set_ylabel("MSE of EBPO (published) / MSE of GRPO")
+    loss.set_ylabel("MSE, EBPO (published) / GRPO")
     loss.legend()
     for axes in (weight, loss):
         axes.set_xlabel("τ² / σ², 1 / (a + b) for Beta(a, b)")
-        _powers(axes, (0.01, 0.1, 1, 10))
+        _ticks(axes, (0.01, 0.1, 1, 10))
     for prior, line in (("unimodal", "-"), ("polarised", ":")):
         own = tables["conditional_mse"][tables["conditional_mse"].prior == prior]
         conditional.plot(own.theta, own.ebpo, line, color="#D55E00", label=f"EBPO after {_PRIORS[prior]}")
     conditional.plot(own.theta, own.grpo, color="#0072B2", label="GRPO")
     conditional.set_xlabel("pass rate θ of the prompt")
-    conditional.set_ylabel("MSE of the baseline at θ (G = 4)")
+    conditional.set_ylabel("MSE at θ (G = 4)")
     conditional.legend(fontsize=8.5, loc="upper center")
     conditional.set_ylim(0, 1.45 * tables["conditional_mse"][["ebpo", "grpo"]].to_numpy().max())
     return figure
@@ -275,8 +294,8 @@ def entropy(tables: Tables) -> Figure:
         axes.set_xlabel("update")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.set_ylim(0, None)
-    grid[0].set_title("same learning rate (dotted: T4)")
-    grid[1].set_title("same norm of every update")
+    grid[0].set_title("same learning rate (dotted: T4's prediction)")
+    grid[1].set_title("same norm of every update (dotted: T4's)")
     grid[2].set_title("entropy at equal pass rate (same norm)")
     grid[0].set_ylabel("mean entropy of the policy, nats")
     grid[2].set_ylabel("mean entropy of the policy, nats")
@@ -307,7 +326,7 @@ def entropy_weights(tables: Tables) -> Figure:
     where = np.arange(len(decaying))
     ratio.bar(where - 0.2, decaying.claimed, 0.38, color="#BBBBBB", label="T4's bound, (1/σ_batch) / E[1/σ_q]")
     ratio.bar(where + 0.2, decaying.actual, 0.38, color="#D55E00", label="exact")
-    ratio.axhline(1, color="#0072B2", linewidth=1.2)
+    ratio.axhline(1, color="#0072B2", linewidth=1.2, label="GRPO")
     names = [_PRIORS[prior].replace("), ", "),\n").replace(" on ", "\non ") for prior in decaying.prior]
     ratio.set_xticks(where, names, fontsize=8.5)
     ratio.set_ylabel("entropy lost: EBPO / GRPO (G = 4)")
@@ -335,20 +354,28 @@ def clustering(tables: Tables) -> Figure:
         axes.set_title(title)
         axes.set_xlabel("training step")
         axes.set_ylim(0, 0.5)
-    grid["random"].set_ylabel("error of the prior's mean")
+    grid["random"].set_ylabel("RMS error of the prior's mean")
     grid["topic"].legend(loc="upper right", ncols=2, fontsize=8.5)
     last = grid["mse"]
-    table = summary.set_index(["stream", "estimator", "quantity"]).simulated
+    table = summary.set_index(["stream", "estimator", "quantity"])
+    for name, line, label in (("ebpo", "--", "optimum, one prior"), ("cluster", ":", "optimum, prior per topic")):
+        optimum = float(table.analytic["random", name, "mse"])
+        last.axvline(optimum, color="#555555", linestyle=line, linewidth=1.2, label=label)
     shift = {"random": 0.22, "topic": 0.0, "interleaved": -0.22}
     for (stream, title), marker, colour in zip(titles.items(), "osD", ("#000000", "#D55E00", "#2E8B9A"), strict=True):
         where = np.arange(len(every))[::-1] + shift[stream]
-        last.plot([table[stream, e, "mse"] for e in every], where, marker, color=colour, markersize=5.5, label=title)
-        kept = [table.get((stream, e, "effective_mse"), np.nan) for e in every]
-        last.plot(kept, where, marker, color=colour, markersize=5.5, markerfacecolor="none")
+        for quantity, shown, fill in (("mse", every, colour), ("effective_mse", every[1:], "white")):
+            own = table.loc[[(stream, e, quantity) for e in shown]]
+            last.errorbar(
+                own.simulated, where[-len(own):], xerr=own.high - own.simulated, fmt=marker, color=colour,
+                markerfacecolor=fill, markersize=5.5, linewidth=1, label=title if quantity == "mse" else None,
+            )  # fmt: skip
+    last.plot([], [], "o", color="#777777", label="V itself")
+    last.plot([], [], "o", color="#777777", markerfacecolor="white", label="after normalisation")
     last.set_yticks(np.arange(len(every))[::-1], [_LABELS[e] for e in every], fontsize=8.5)
     last.set_xlabel("MSE of the baseline")
     last.set_xlim(0.01, None)
-    last.legend(loc="lower right", fontsize=8.5)
+    last.legend(loc="lower right", fontsize=8.5, ncols=2)
     return figure
 
 
@@ -374,7 +401,9 @@ def drift(tables: Tables) -> Figure:
     for total, colour in zip(sorted(prior.total.unique()), _SEQUENCE, strict=True):
         own = prior[prior.total == total].sort_values("half_life")
         x = own.half_life.map(position)
-        error.plot(x[:-1], np.sqrt(own.analytic[:-1]), color=colour, label=f"+{total:g}")
+        exact = np.sqrt(own.analytic.to_numpy())
+        error.plot(x[:-1], exact[:-1], color=colour, label=f"+{total:g}")
+        error.plot(x[-1:], exact[-1:], "_", color=colour, markersize=16, markeredgewidth=1.8)
         spread = (own.high - own.simulated) / (2 * np.sqrt(own.simulated))
         error.errorbar(
             x, np.sqrt(own.simulated), yerr=spread, fmt="o", color=colour, markersize=3.5, linewidth=1, capsize=2
@@ -395,10 +424,10 @@ def drift(tables: Tables) -> Figure:
     best.plot(rate, moving.recommended, color="#000000", label="h* (closed form)")
     best.plot(rate, moving.best_exact, "s", color="#D55E00", markersize=5, label="least exact error")
     best.plot(rate, moving.welford_best_at, color="#777777", linestyle=":", label="Welford falls behind after")
-    _powers(best, (1, 2, 5, 10, 15))
-    best.set_yscale("log")
+    _ticks(best, (1.25, 2.5, 5, 10, 15))
+    _ticks(best, (100, 200, 500, 1000, 2000, 5000), "y")
     best.set_xlabel("drift, percentage points per 100 steps")
-    best.set_ylabel("groups")
+    best.set_ylabel("half-life or history, groups")
     best.legend(loc="upper right", fontsize=8.5)
     best.set_ylim(80, 6000)
     return figure
@@ -478,3 +507,13 @@ def write_theory_figures(tables: Path, out: Path) -> None:
         with style():
             figure = draw(read)
         save(figure, out / name)
+
+
+def copy_for_documentation(figures: Path, out: Path) -> None:
+    """Copies of the documented PNG files with 256 colours and at 70 % of their width, below 150 kB each."""
+    for name in DOCUMENTED:
+        with Image.open(figures / f"{name}.png") as image:
+            width, height = (round(0.7 * side) for side in image.size)
+            small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        with atomic_path(out / f"{name}.png") as partial:
+            small.quantize(256, dither=Image.Dither.NONE).save(partial, format="PNG", optimize=True)

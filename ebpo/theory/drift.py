@@ -14,11 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ebpo.algorithms.settings import EBPOSettings
-from ebpo.theory.history import DEBIASED, PUBLISHED, History, ebpo_baseline
+from ebpo.theory.history import BETA_BINOMIAL, DEBIASED, PUBLISHED, History, ebpo_baseline
 from ebpo.theory.montecarlo import Array, estimate, generator, row
 
 CONCENTRATION = 2.0
 HALF_LIVES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+_VARIANTS: dict[str, EBPOSettings] = {
+    "baseline": PUBLISHED,
+    "baseline_debiased": DEBIASED,
+    "baseline_beta_binomial": BETA_BINOMIAL,
+}
 
 
 def lag(half_life: float, prompts: int) -> float:
@@ -120,8 +125,9 @@ def simulate(
 
     Returns:
         errors: total, half_life (inf: plain Welford), quantity (`prior`: squared error of mu_glob in the last tenth of
-            the run, analytic exact; `baseline`, `baseline_debiased`: MSE of V over the run, analytic NaN; `grpo`, once
-            per total: MSE of the group mean, exact) and the columns of `row`.
+            the run, analytic exact; `baseline`, `baseline_debiased`, `baseline_beta_binomial`: MSE of V over the run,
+            analytic NaN; `grpo`, once per total: MSE of the group mean, exact) and the columns of `row`. The prior's
+            mean is the same in every variant of a half-life.
         curves: of the fastest drift: half_life, step, the true mean, and the columns of `estimate` for mu_glob.
     """
     errors, curves = [], []
@@ -133,15 +139,13 @@ def simulate(
         means = rng.binomial(size, theta) / size
         late = late_steps(steps)
         for half_life in (*HALF_LIVES, np.inf):
-            forget = {"half_life": None if np.isinf(half_life) else float(half_life)}
-            settings = PUBLISHED.model_copy(update=forget)
-            tracked, squared, debiased = _follow(means, theta, size, settings, DEBIASED.model_copy(update=forget))
+            tracked, squared = _follow(means, theta, size, None if np.isinf(half_life) else float(half_life))
             analytic = late_error(half_life, mu, size, prompts)
             labels = {"total": total, "half_life": half_life}
             prior = ((tracked - mu) ** 2)[:, late].mean(1)
             errors.append(row(analytic, prior, quantity="prior", **labels))
-            errors.append(row(np.nan, squared.mean(1), quantity="baseline", **labels))
-            errors.append(row(np.nan, debiased.mean(1), quantity="baseline_debiased", **labels))
+            for quantity, values in squared.items():
+                errors.append(row(np.nan, values.mean(1), quantity=quantity, **labels))
             if np.isinf(half_life):
                 plain = ((means - theta) ** 2).mean((1, 2))
                 errors.append(row(float(_within(mu).mean()) / size, plain, quantity="grpo", **labels))
@@ -152,17 +156,16 @@ def simulate(
     return pd.DataFrame(errors), pd.DataFrame(curves)
 
 
-def _follow(
-    means: Array, theta: Array, size: int, settings: EBPOSettings, debiased: EBPOSettings
-) -> tuple[Array, Array, Array]:
-    """mu_glob [R, T], and the MSE of the baseline [R, T] with each of the two settings of the same half-life."""
+def _follow(means: Array, theta: Array, size: int, half_life: float | None) -> tuple[Array, dict[str, Array]]:
+    """mu_glob [R, T], and the MSE of the baseline [R, T] by variant."""
     replications, steps, _ = means.shape
     history = History.empty(size, (replications, 1))
-    tracked, first, second = (np.zeros((replications, steps)) for _ in range(3))
+    tracked = np.zeros((replications, steps))
+    squared = {name: np.zeros((replications, steps)) for name in _VARIANTS}
     for step in range(steps):
         now, truth = means[:, step], theta[:, step]
-        history = history.updated(now, half_life=settings.half_life)
+        history = history.updated(now, half_life=half_life)
         tracked[:, step] = history.mean[:, 0]
-        first[:, step] = ((ebpo_baseline(now, history, settings) - truth) ** 2).mean(1)
-        second[:, step] = ((ebpo_baseline(now, history, debiased) - truth) ** 2).mean(1)
-    return tracked, first, second
+        for name, settings in _VARIANTS.items():
+            squared[name][:, step] = ((ebpo_baseline(now, history, settings) - truth) ** 2).mean(1)
+    return tracked, squared

@@ -222,9 +222,9 @@ def train(replications: int, steps: int, prompts: int, size: int, rate: float, n
         seed: of the simulation.
 
     Returns:
-        Rows of algorithm, matching, step, quantity (`entropy`, `pass_rate`, and for grpo and ebpo at matched step size
-        `first_order`, the entropy by summed first-order changes, and `bound`, T4's prediction), and the columns of
-        `row`; analytic is NaN.
+        Rows of algorithm, matching, step, quantity (`entropy`, `pass_rate`, and for grpo and ebpo `first_order`, the
+        entropy by summed first-order changes, and `bound`, T4's prediction with the same factor on the update), and the
+        columns of `estimate`. No closed form is known for a whole run.
     """
     start = generator(seed, "train")
     theta = np.clip(beta(1, 2).draw(start, (prompts,)), 0.01, 0.99)
@@ -236,7 +236,7 @@ def train(replications: int, steps: int, prompts: int, size: int, rate: float, n
             rng = generator(seed, "train", algorithm, matching)
             logits = np.broadcast_to(np.log(first.probability), (replications, *first.probability.shape)).copy()
             history = History.empty(size, (replications, 1))
-            follow = matching == "step_size" and algorithm in ("grpo", "ebpo")
+            follow = algorithm in ("grpo", "ebpo")
             traces = {name: first.entropy.mean() + np.zeros(replications) for name in ("first_order", "bound")}
             for step in range(steps + 1):
                 bandits = replace(first, probability=special.softmax(logits, axis=-1))
@@ -266,25 +266,27 @@ def train(replications: int, steps: int, prompts: int, size: int, rate: float, n
                 if algorithm == "dapo":
                     mixed = ((counts > 0) & (counts < size)).sum(1)
                     update *= (prompts / np.maximum(mixed, 1))[:, None, None]
-                if matching == "step_size":
-                    update = rate * update
-                else:
-                    length = np.sqrt((update**2).sum((1, 2), keepdims=True) / prompts)
-                    update = update * np.where(length > 0, norm / np.where(length > 0, length, 1), 0)
+                factor = np.full(replications, rate)
+                if matching == "update_norm":
+                    length = np.sqrt((update**2).sum((1, 2)) / prompts)
+                    factor = np.where(length > 0, norm / np.where(length > 0, length, 1), 0)
+                update = update * factor[:, None, None]
                 if follow:
                     traces["first_order"] = traces["first_order"] + entropy_change(bandits.probability, update).mean(1)
                     used = baseline if algorithm == "ebpo" else None
                     inverse = _inverse_scale(bandits, used, counts, size)
-                    traces["bound"] = traces["bound"] - rate * inverse * bandits.covariance.mean(1)
+                    traces["bound"] = traces["bound"] - factor * inverse * bandits.covariance.mean(1)
                 logits = logits + update
     return pd.DataFrame(rows)
 
 
 def _inverse_scale(bandits: Bandits, baseline: Array | None, counts: Array, size: int) -> Array:
-    """[R] T4's factor: E[1/sigma_q] for GRPO (no baseline is given), 1/sigma_batch for EBPO."""
+    """[R] T4's factor: E[1/sigma_q] for GRPO (no baseline is given), 1/sigma_batch for EBPO, 0 without variance."""
     if baseline is None:
         theta = np.clip(bandits.theta, _EDGE, 1 - _EDGE)
         return np.asarray((1 / np.sqrt(theta * (1 - theta))).mean(1))
     mean = (counts / size - baseline).mean(1, keepdims=True)
     squares = counts * (1 - baseline - mean) ** 2 + (size - counts) * (baseline + mean) ** 2
-    return np.asarray(1 / np.sqrt(squares.sum(1) / (counts.shape[1] * size - 1)))
+    std = np.sqrt(squares.sum(1) / (counts.shape[1] * size - 1))
+    # A batch of equal raw advantages has advantages of 0.
+    return np.where(std > 1e-12, 1 / np.where(std > 1e-12, std, 1.0), 0.0)

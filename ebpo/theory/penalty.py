@@ -19,7 +19,7 @@ from ebpo.theory.history import PUBLISHED, History, ebpo_baseline, grpo_advantag
 from ebpo.theory.montecarlo import generator, row
 from ebpo.theory.priors import beta
 
-MEANS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+MEANS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 # Two ways for pass rates to grow easier: with a constant a + b, or with a constant variance between prompts.
 CONCENTRATION = 2.0
 FIXED_TAU2 = 0.02

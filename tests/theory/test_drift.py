@@ -18,6 +18,7 @@ from ebpo.theory.drift import (
     tracking_error,
     welford_best_at,
 )
+from ebpo.theory.history import History
 
 
 def test_lag_of_the_trained_moments():
@@ -53,6 +54,14 @@ def test_recommended_half_life_has_the_least_error(drift):
     assert errors[1] == min(errors)
 
 
+def test_half_or_twice_the_best_half_life_costs_little():
+    # At h* a third of the squared error is the lag's: 1/3 * 4 + 2/3 / 2 at twice h*, 1/3 / 4 + 2/3 * 2 at half of it.
+    best = best_half_life(1e-6, 0.1)
+    errors = [steady_error(best * factor, 1e-6, 0.1, 1) for factor in (0.5, 1.0, 2.0)]
+    assert np.sqrt(errors[0] / errors[1]) == pytest.approx(np.sqrt(17 / 12), rel=1e-2)
+    assert np.sqrt(errors[2] / errors[1]) == pytest.approx(np.sqrt(5 / 3), rel=1e-2)
+
+
 def test_eight_times_the_drift_quarters_the_half_life():
     assert best_half_life(8e-5, 0.1) == pytest.approx(best_half_life(1e-5, 0.1) / 4)
 
@@ -76,6 +85,23 @@ def test_late_error_is_the_average_over_the_last_tenth():
     variances = share / 3 + share * 2 / 3 / 4
     expected = np.mean([tracking_error(64, means[:end], variances[:end], 32) for end in (19, 20)])
     assert late_error(64, means, 4, 32) == pytest.approx(expected)
+
+
+def test_a_prior_per_topic_without_forgetting_lags_as_long_as_a_single_one():
+    # 40 batches of one group from each of three topics, whose rewards grow by 1 a batch: both trail by 39 / 2 batches.
+    single, split = History.empty(1, (1,)), History.empty(1, (3,))
+    for batch in range(40):
+        means = np.full(3, float(batch))
+        single, split = single.updated(means), split.updated(means, np.eye(3))
+    np.testing.assert_allclose(39 - single.mean, 39 / 2)
+    np.testing.assert_allclose(39 - split.mean, 39 / 2)
+
+
+def test_every_variant_of_the_baseline_is_below_the_group_mean():
+    errors, _ = simulate(16, 60, 32, 4, (0.4,), seed=2)
+    mine = errors[(errors.half_life == 128) & (errors.quantity != "prior")]
+    assert set(mine.quantity) == {"baseline", "baseline_debiased", "baseline_beta_binomial"}
+    assert (mine.simulated < errors[errors.quantity == "grpo"].simulated.item()).all()
 
 
 def test_simulation_meets_the_exact_error():

@@ -176,6 +176,35 @@ def test_matched_norms_move_every_algorithm_alike():
     assert last.simulated.max() - last.simulated.min() < 0.15
 
 
+def test_t4_with_the_weights_of_samples_needs_independence():
+    # E[rho C] = E[rho] E[C] + Cov(rho, C), so a negative correlation of GRPO's rho with C raises EBPO's share.
+    frame = premises(1024, (4, 64), seed=0)
+    decaying = frame[(frame.cost > 0) & (frame.correlation < 0)]
+    assert len(decaying) == 8
+    assert (decaying.actual > decaying.independent).all()
+
+
+def test_prediction_and_first_order_use_the_factor_of_the_matched_norm():
+    frame = train(4, 1, 32, 4, 0.2, 0.05, seed=9)
+    table = frame[frame.matching == "update_norm"].set_index(["algorithm", "step", "quantity"]).simulated
+    for algorithm in ("grpo", "ebpo"):
+        assert table[algorithm, 1, "first_order"] == pytest.approx(table[algorithm, 1, "entropy"], abs=2e-4)
+    twice = train(4, 1, 32, 4, 0.2, 0.1, seed=9)
+    longer = twice[twice.matching == "update_norm"].set_index(["algorithm", "step", "quantity"]).simulated
+    for algorithm in ("grpo", "ebpo"):
+        for quantity in ("first_order", "bound"):
+            fall, double = (own[algorithm, 0, quantity] - own[algorithm, 1, quantity] for own in (table, longer))
+            assert double == pytest.approx(2 * fall)
+
+
+def test_batches_of_equal_raw_advantages_keep_the_prediction_finite():
+    # Two prompts and long steps: soon every batch is all right, and sigma_batch is 0.
+    frame = train(4, 60, 2, 4, 2.0, 2.0, seed=10)
+    assert np.isfinite(frame.simulated).all()
+    last = frame[(frame.step == 60) & (frame.quantity == "pass_rate") & (frame.algorithm == "ebpo")]
+    assert (last.simulated > 0.99).all()
+
+
 def test_clip_cov_selects_by_the_covariance_that_trains():
     # The range of covariances is the trained one's: the vectorised mean runs over completions, not over cells.
     policy = bandits()
