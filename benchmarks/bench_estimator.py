@@ -1,9 +1,9 @@
 """Speed of the advantage estimators: `make bench-estimator`, or `python benchmarks/bench_estimator.py`.
 
-Ours against a Python loop over groups and, where `make env-verl` was run, against verl's estimators on the same
-rewards (in verl's environment, in a process of its own, which answers one call at a time so that the repetitions
-alternate). Times are processor seconds of the advantages alone, in one thread: other programs on the machine hardly
-count. Writes results/bench/estimator.csv.
+Ours against Python loops over groups for the same estimators and, where `make env-verl` was run, against verl's
+estimators on the same rewards (in verl's environment, in a process of its own, which answers one call at a time so
+that the repetitions alternate). Times are processor seconds of the advantages alone, in one thread: other programs on
+the machine hardly count. Writes results/bench/estimator.csv.
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ SIZES = (10_000, 100_000, 1_000_000)
 GROUP_SIZE = 10
 CLUSTERS = 9
 EPSILON = 1e-6
+PAIRS = (
+    ("ebpo loop", "ebpo"),
+    ("grpo loop", "grpo"),
+    ("verl grpo", "ebpo"),
+    ("verl grpo", "grpo"),
+    ("verl grpo_vectorized", "ebpo"),
+    ("verl grpo_vectorized", "grpo"),
+    (f"ebpo, {CLUSTERS} clusters", "ebpo"),
+)
 COLUMNS = ("estimator", "rewards", "groups", "repetitions", "median_s", "min_s", "max_s")
 
 Estimator = Callable[[], object]
@@ -48,20 +57,58 @@ def problem(rewards: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(values[order].astype(np.float64)), torch.from_numpy(groups[order])
 
 
-def loop(rewards: Tensor, group_ids: Tensor) -> list[float]:
-    """GRPO's advantages by a plain Python loop over the groups, without any tensor operation."""
+def group_rows(group_ids: Tensor) -> list[list[int]]:
+    """The rows of every group."""
     members: dict[int, list[int]] = defaultdict(list)
     for row, group in enumerate(group_ids.tolist()):
         members[group].append(row)
+    return list(members.values())
+
+
+def variance(values: Sequence[float], mean: float) -> float:
+    """With n - 1."""
+    return sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)
+
+
+def grpo_loop(rewards: Tensor, group_ids: Tensor) -> list[float]:
+    """GRPO's advantages by a plain Python loop over the groups, without any tensor operation."""
     values = rewards.tolist()
     advantages = [0.0] * len(values)
-    for rows in members.values():
+    for rows in group_rows(group_ids):
         own = [values[row] for row in rows]
         mean = sum(own) / len(own)
-        std = (sum((value - mean) ** 2 for value in own) / max(len(own) - 1, 1)) ** 0.5
+        std = variance(own, mean) ** 0.5
         for row in rows:
             advantages[row] = (values[row] - mean) / (std + EPSILON)
     return advantages
+
+
+def ebpo_loop(rewards: Tensor, group_ids: Tensor) -> list[float]:
+    """EBPO's advantages of a first batch by a plain Python loop over the groups (Algorithm 1)."""
+    values = rewards.tolist()
+    groups = group_rows(group_ids)
+    means = [sum(values[row] for row in rows) / len(rows) for rows in groups]
+    prior = sum(values) / len(values)
+    sigma2, tau2 = variance(values, prior), variance(means, sum(means) / len(means))
+    raw = [0.0] * len(values)
+    for rows, mean in zip(groups, means, strict=True):
+        noise = sigma2 / len(rows)
+        shrinkage = noise / (noise + tau2)
+        baseline = (1 - shrinkage) * mean + shrinkage * prior
+        for row in rows:
+            raw[row] = values[row] - baseline
+    center = sum(raw) / len(raw)
+    std = variance(raw, center) ** 0.5
+    return [(value - center) / (std + EPSILON) for value in raw]
+
+
+def check_loops(rewards: Tensor, group_ids: Tensor) -> None:
+    """What is compared must compute the same."""
+    for own, other in (
+        (ebpo_advantages(rewards, group_ids)[0], ebpo_loop(rewards, group_ids)),
+        (grpo_advantages(rewards, group_ids, EPSILON), grpo_loop(rewards, group_ids)),
+    ):
+        torch.testing.assert_close(own, torch.tensor(other, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 def estimators(rewards: Tensor, group_ids: Tensor) -> dict[str, Estimator]:
@@ -71,7 +118,8 @@ def estimators(rewards: Tensor, group_ids: Tensor) -> dict[str, Estimator]:
         "ebpo": lambda: ebpo_advantages(rewards, group_ids),
         f"ebpo, {CLUSTERS} clusters": lambda: ebpo_advantages(rewards, group_ids, scope="cluster", clusters=clusters),
         "grpo": lambda: grpo_advantages(rewards, group_ids, EPSILON),
-        "loop": lambda: loop(rewards, group_ids),
+        "ebpo loop": lambda: ebpo_loop(rewards, group_ids),
+        "grpo loop": lambda: grpo_loop(rewards, group_ids),
     }
 
 
@@ -132,6 +180,7 @@ def measure(repetitions: int) -> dict[tuple[str, int], list[float]]:
         for size in SIZES:
             rewards, group_ids = problem(size)
             torch.save({"rewards": rewards, "group_ids": group_ids}, Path(folder) / f"{size}.pt")
+            check_loops(rewards, group_ids)
             own = estimators(rewards, group_ids)
             for repetition in range(-1, repetitions):  # the first time of each is not counted
                 for name, estimator in own.items():
@@ -167,12 +216,9 @@ def report(times: dict[tuple[str, int], list[float]]) -> None:
         cells = "  ".join(f"{size:>9,}: {1000 * median:>9.1f} ms" for size, median in zip(SIZES, medians, strict=True))
         growth = medians[-1] / medians[-2] / (SIZES[-1] / SIZES[-2])
         print(f"{name:<22} {cells}   time per reward at {SIZES[-1]:,} / at {SIZES[-2]:,}: {growth:.2f}")
-    for name in names:
-        if name not in ("ebpo", f"ebpo, {CLUSTERS} clusters"):
-            continue
-        for other in names:
-            if other != name:
-                print(f"{other} / {name}: {ratios(times[other, SIZES[-1]], times[name, SIZES[-1]])}")
+    for slow, fast in PAIRS:
+        if slow in names:
+            print(f"{slow} / {fast}: {ratios(times[slow, SIZES[-1]], times[fast, SIZES[-1]])}")
     print(f"saved prior: {state_bytes(1)} bytes of numbers after 1 batch, {state_bytes(20)} after 20")
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ebpo.config import ExperimentConfig, LoRA, Parallel, PublishedData, RunId, Training
-from ebpo.config.rollouts import Rollouts
 
 FLOAT32, BFLOAT16 = 4, 2
-# Bytes per logit at the peak, in the backward pass of log-probabilities (ebpo/training/batch.py): the output in
+# Bytes per logit at the peak, in the backward pass of log-probabilities (ebpo/rollouts/batch.py): the output in
 # bfloat16, its float32 log-softmax, and two float32 gradients.
 LOGIT_BYTES = BFLOAT16 + 3 * FLOAT32
 
@@ -122,12 +121,14 @@ class Architecture:
         return 4 * self.hidden + 3 * queries + 3 * keys + 4 * self.intermediate
 
 
-def _qwen3(hidden: int, layers: int, intermediate: int, heads: int) -> Architecture:
-    return Architecture(hidden, layers, intermediate, 151_936, heads, 8, 128, tied=False, head_norms=True)
+def _qwen3(hidden: int, layers: int, intermediate: int, heads: int, *, tied: bool = False) -> Architecture:
+    return Architecture(hidden, layers, intermediate, 151_936, heads, 8, 128, tied=tied, head_norms=True)
 
 
 # From the config.json of the hub's repositories, for estimates without the hub.
 PUBLISHED = {
+    "Qwen/Qwen3-0.6B": _qwen3(1024, 28, 3072, 16, tied=True),
+    "Qwen/Qwen3-1.7B": _qwen3(2048, 28, 6144, 16, tied=True),
     "Qwen/Qwen3-8B": _qwen3(4096, 36, 12_288, 32),
     "Qwen/Qwen3-14B": _qwen3(5120, 40, 17_408, 40),
     "meta-llama/Llama-3.1-8B-Instruct": Architecture(
@@ -236,12 +237,12 @@ def sampling_memory(
         engine_bytes: what vLLM may fill, its copy of the weights included.
     """
     held = held_memory(model, training, sharing, reference=reference)
-    copy, taken = 0.0, engine_bytes
+    taken = engine_bytes
+    # Shards are put together, for vLLM too, which takes its copy from the whole weights.
+    copy = (BFLOAT16 if half else FLOAT32) * model.parameters if sharing.shards > 1 else 0
     if engine == "transformers":
-        if sharing.shards > 1:
-            copy = (BFLOAT16 if half else FLOAT32) * model.parameters
-        elif half:
-            copy = BFLOAT16 * model.parameters
+        if sharing.shards == 1 and half:
+            copy = BFLOAT16 * model.parameters  # autocast's cache of cast weights
         sequences = min(batch_size, -(-training.completions_per_step // sharing.processes))
         length = training.max_prompt_tokens + training.max_new_tokens
         taken = sequences * length * model.cache_bytes_per_token * (1 if half else 2)
@@ -342,15 +343,14 @@ class RunEstimate:
     hours: dict[str, float]
 
 
-def estimate_run(
-    config: ExperimentConfig, run: RunId, model: Architecture, rollouts: Rollouts, assumed: Assumptions
-) -> RunEstimate:
+def estimate_run(config: ExperimentConfig, run: RunId, model: Architecture, assumed: Assumptions) -> RunEstimate:
     """Memory and GPU hours of one run of an experiment and of its evaluation.
 
     Raises:
         ValueError: vLLM's share of the GPU does not hold the weights and one sequence of the mean length.
     """
     resolved = config.run_config(run)
+    rollouts = resolved.rollouts
     training, sharing = resolved.training, Sharing(config.resources.processes, config.resources.parallel)
     reference, half = resolved.settings.kl_coef > 0, resolved.dtype == "bfloat16"
     engine_bytes = rollouts.gpu_memory_utilization * assumed.gpu_bytes

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from ebpo.config import ExperimentConfig, GeneratedData, HubData, PublishedData, RunConfig, RunId
+from ebpo.config import ExperimentConfig, Parallel, RunConfig, RunId
 from ebpo.estimate import Architecture, run_disk_bytes
-from ebpo.problems.locations import local_path
 from ebpo.prompts import render
+from ebpo.training.processes import Processes
 from ebpo.training.trainer import TrainingInputs, train
 
 _GB = 1e9
@@ -50,37 +51,33 @@ def check_disk(folder: Path, config: ExperimentConfig, models: Iterable[tuple[st
     return Check("disk", free >= needed, f"{needed / _GB:.1f} GB needed, {free / _GB:.1f} GB free at {folder}")
 
 
-def check_sources(config: ExperimentConfig, reachable: Callable[[str, str], bool]) -> Check:
-    """Every dataset and policy has its file or folder here, or the hub answers for it.
+def check_policies(config: ExperimentConfig, base: Path, reachable: Callable[[str], bool]) -> Check:
+    """Every policy of the experiment was fetched already, has its folder here, or can be had from the hub.
+
+    A node without network passes once the policies were fetched from elsewhere. The datasets need no check: their
+    tables are there before this one starts.
 
     Args:
-        reachable: (repository, its type: dataset or model) -> whether the hub, or its cache, has it.
+        base: folder with one folder per model, where fetched policies lie under model/.
+        reachable: repository -> whether the hub answers for it.
     """
     missing = []
-    data = config.data
-    if isinstance(data, PublishedData):
-        folder = data.mirror if isinstance(data, HubData) else getattr(data, "folder", None)
-        for dataset in (data.train, *(data.benchmarks[name] for name in config.evaluation.benchmarks)):
-            if local_path(Path(folder), dataset) is None if folder else not reachable(dataset.path, "dataset"):
-                missing.append(dataset.path)
-    for model in config.models.values():
-        if model.source == "folder":
-            if not (Path(model.path) / "config.json").exists():
-                missing.append(model.path)
-        elif not reachable(model.path, "model"):
+    for name, model in config.models.items():
+        if (base / name / "model" / "config.json").exists():
+            continue
+        if not ((Path(model.path) / "config.json").exists() if model.source == "folder" else reachable(model.path)):
             missing.append(model.path)
-    generated = " (problems are generated)" if isinstance(data, GeneratedData) else ""
-    return Check("sources", not missing, f"not to be had: {missing}" if missing else f"all found{generated}")
+    return Check("policies", not missing, f"not to be had: {missing}" if missing else f"{list(config.models)} found")
 
 
-def on_hub(repository: str, kind: str) -> bool:
-    """Whether the hub answers for a repository within ten seconds."""
+def on_hub(repository: str) -> bool:
+    """Whether the hub answers for a model's repository within ten seconds."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     try:
-        HfApi().repo_info(repository, repo_type=kind, timeout=10)
+        HfApi().model_info(repository, timeout=10)
     except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError):
         return False
     return True
@@ -116,13 +113,29 @@ def tiny(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"training": training, "run": run})
 
 
-def check_step(config: RunConfig, inputs: TrainingInputs, scratch: Path) -> Check:
-    """One small training step of the real policy, through the trainer, with its results written and removed."""
+def check_step(
+    config: RunConfig, inputs: TrainingInputs, scratch: Path, processes: Processes, parallel: Parallel
+) -> Check:
+    """One small training step of the real policy by the run's own processes; its results are written and removed.
+
+    Every process takes part.
+    """
     small = replace(inputs, train=inputs.train[: 2 * _PROMPTS], validation=inputs.validation[:1])
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="preflight-") as folder:
+    with _shared_folder(scratch, processes) as folder:
         try:
-            train(tiny(config), small, Path(folder))
+            train(tiny(config), small, folder, parallel)
         except (ValueError, RuntimeError, OSError) as error:
             return Check("step", False, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     peak = f", peak {torch.cuda.max_memory_allocated() / _GB:.1f} GB" if torch.cuda.is_available() else ""
-    return Check("step", True, f"{config.run.model}: one step of {_PROMPTS} prompts done{peak}")
+    return Check("step", True, f"{processes.count} processes, {_PROMPTS} prompts: done{peak}")
+
+
+@contextmanager
+def _shared_folder(parent: Path, processes: Processes) -> Iterator[Path]:
+    """A temporary folder that all processes see; the main one makes and removes it."""
+    folder = processes.same(tempfile.mkdtemp(dir=parent, prefix="preflight-") if processes.is_main else "")
+    try:
+        yield Path(folder)
+    finally:
+        if processes.is_main:
+            shutil.rmtree(folder)

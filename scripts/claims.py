@@ -1,4 +1,4 @@
-"""The paper's claims and the comparisons behind them: claims.{csv,md}, averages, differences, efficiency (CSV)."""
+"""The paper's claims (claims.{csv,md}) and the comparisons, sample efficiency and validations behind them (CSV)."""
 
 import argparse
 import logging
@@ -13,8 +13,10 @@ from ebpo.reporting.efficiency import efficiency_curves, efficiency_targets
 from ebpo.reporting.paper import read_paper
 from ebpo.reporting.runs import read_runs
 from ebpo.reporting.scores import check_comparable, read_rates, read_scores
+from ebpo.reporting.summaries import efficiency_table, validation_table
 from ebpo.reporting.table import to_markdown
 from ebpo.reporting.theory_figures import read_theorems
+from ebpo.reporting.validation import validation_summary
 
 
 def main() -> None:
@@ -29,23 +31,24 @@ def main() -> None:
     config, runs = read_config(args.config), read_runs(args.runs)
     check_comparable(read_scores(args.scores))
     rates = read_rates(args.scores)
-    if rates is None:
-        absent = next(path for path in args.scores if not path.with_name("per_problem.csv").is_file())
-        raise FileNotFoundError(f"{absent.with_name('per_problem.csv')} is missing")
     theorems = read_theorems(args.theory) if args.theory else None
     claims = all_claims(config, rates, runs, read_paper(args.paper), theorems)
     curves = efficiency_curves(runs)
+    samples = config.training.validation_samples
+    targets, validations = efficiency_targets(curves), validation_summary(runs, samples)
     frames = {
         "claims": claims_frame(claims),
         "averages": averages(config, rates),
         "differences": differences(config, rates),
         "efficiency": curves,
-        "efficiency_targets": efficiency_targets(curves),
+        "efficiency_targets": targets,
+        "validation": validations,
     }
     for name, frame in frames.items():
         with atomic_path(args.out / f"{name}.csv") as partial:
             frame.to_csv(partial, index=False, float_format="%.6g")
-    write_text(args.out / "claims.md", to_markdown(claims_table(claims)))
+    for table in (claims_table(claims), efficiency_table(targets), validation_table(validations, samples)):
+        write_text(args.out / f"{table.name}.md", to_markdown(table))
     logging.info("%d claims: %s", len(claims), args.out / "claims.md")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ebpo.cli import run
 from ebpo.config import Model, read_config
-from ebpo.config.rollouts import Rollouts
 from ebpo.estimate import GPU, PUBLISHED, Architecture, Assumptions, Memory, RunEstimate, estimate_run
 
 
@@ -23,13 +22,7 @@ def main() -> None:
     parser.add_argument("--completion-tokens", type=float, help="mean length (default: a quarter of max_new_tokens)")
     parser.add_argument("--prompt-tokens", type=float, default=200, help="mean length")
     parser.add_argument("--rounds", type=float, default=3, help="mean rollout rounds of a DAPO step")
-    parser.add_argument("--engine", choices=["transformers", "vllm"], default="vllm", help="rollout engine")
-    parser.add_argument("--gpu-memory-utilization", type=float, default=0.5, help="vLLM's share of a GPU")
-    parser.add_argument("--batch-size", type=int, default=512, help="sequences decoded together")
     args = parser.parse_args()
-    rollouts = Rollouts(
-        engine=args.engine, gpu_memory_utilization=args.gpu_memory_utilization, batch_size=args.batch_size
-    )
     config = read_config(args.config)
     assumed = Assumptions(
         gpu=GPU(args.tflops * 1e12, args.bandwidth * 1e12, args.flops_used, args.bandwidth_used),
@@ -45,13 +38,13 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     total = 0.0
     for identity in config.runs():
-        estimate = estimate_run(config, identity, models[identity.model], rollouts, assumed)
+        estimate = estimate_run(config, identity, models[identity.model], assumed)
         print(row(identity.folder.removeprefix("runs/"), estimate, assumed.gpu_bytes))
         total += sum(estimate.hours.values())
-    print(f"\nIn all {total:,.0f} GPU hours; `!` does not fit into {args.memory:.0f} GB. Largest parts of an update:")
+    print(f"\nIn all {total:,.1f} GPU hours; `!` does not fit into {args.memory:.0f} GB. Largest parts of an update:")
     for name, model in models.items():
         first = next(r for r in config.runs() if r.model == name)
-        print(f"- {name}: {parts(estimate_run(config, first, model, rollouts, assumed).update)}")
+        print(f"- {name}: {parts(estimate_run(config, first, model, assumed).update)}")
 
 
 def architecture(model: Model) -> Architecture:
@@ -66,7 +59,7 @@ def architecture(model: Model) -> Architecture:
 def row(name: str, estimate: RunEstimate, available: float) -> str:
     """A line of the table."""
     memory = [f"{m.total / 1e9:.0f}{' !' if m.total > available else ''}" for m in (estimate.update, estimate.sampling)]
-    hours = [f"{value:,.0f}" for value in (*estimate.hours.values(), sum(estimate.hours.values()))]
+    hours = [f"{value:,.1f}" for value in (*estimate.hours.values(), sum(estimate.hours.values()))]
     return "| " + " | ".join([name, str(estimate.gpus), *memory, *hours]) + " |"
 
 

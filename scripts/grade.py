@@ -1,4 +1,4 @@
-"""Grades a policy's completions: graded.parquet, per_problem.csv, scores.csv, record.json. Needs no model."""
+"""Grades a policy's completions: graded.parquet, per_problem.csv, scores.csv, record.json, examples.jsonl. No model."""
 
 import argparse
 import json
@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from ebpo.cli import run
 from ebpo.config import EvaluationJob, read_section
+from ebpo.evaluation.examples import example_completions
 from ebpo.evaluation.protocol import read_protocol
 from ebpo.evaluation.scoring import grade_frame, per_problem, record, scores
-from ebpo.files import atomic_path, file_digest, write_json
+from ebpo.files import atomic_path, file_digest, write_json, write_text
 from ebpo.problems.record import read_problems
 from ebpo.workflow import code_digest
 
@@ -39,6 +40,8 @@ def main() -> None:
     for name, frame in (("per_problem.csv", counts), ("scores.csv", result)):
         with atomic_path(args.out / name) as partial:
             frame.to_csv(partial, index=False)
+    examples = example_completions(graded, problems)
+    write_text(args.out / "examples.jsonl", "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in examples))
     write_json(args.out / "record.json", record(graded, protocol))
 
 

@@ -66,7 +66,7 @@ def test_kl_cov_with_one_update_per_step_is_refused(demo):
         parse_config(raw)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "paper.yaml"])
+@pytest.mark.parametrize("name", ["config.yaml", "paper.yaml", "single_gpu.yaml", "smollm2.yaml"])
 def test_shipped_configurations_are_valid(repository, name):
     config = read_config(repository / "config" / name)
     assert len(config.runs()) == len({run.folder for run in config.runs()})

@@ -7,7 +7,6 @@ import pytest
 from safetensors import safe_open
 
 from ebpo.config import ExperimentConfig, LoRA, Training, read_config
-from ebpo.config.rollouts import Rollouts
 from ebpo.estimate import (
     GPU,
     PUBLISHED,
@@ -118,7 +117,9 @@ def test_sharded_gradients_are_whole_while_micro_batches_accumulate():
 def test_sampling_memory_of_both_engines():
     common = {"reference": False, "half": True, "batch_size": 3, "engine_bytes": 1000.0}
     vllm = sampling_memory(SMALL, TRAINING, TWO_SHARDS, engine="vllm", **common)
-    assert (vllm.total, vllm.engine) == (388 * 12 / 2 + 1000, 1000)
+    # The whole weights, which vLLM takes over, and its own memory.
+    assert (vllm.working_copy, vllm.total) == (2 * 388, 388 * 12 / 2 + 2 * 388 + 1000)
+    assert sampling_memory(SMALL, TRAINING, TWO_COPIES, engine="vllm", **common).working_copy == 0
     own = sampling_memory(SMALL, TRAINING, TWO_SHARDS, engine="transformers", **common)
     # A token's cache: 2 * 2 blocks * 1 head * 2 * 2 bytes = 16; 3 of the 4 sequences at a time, 8 tokens each.
     assert (own.working_copy, own.engine) == (2 * 388, 3 * 8 * 16)
@@ -148,10 +149,9 @@ def test_disk_of_a_run():
     assert run_disk_bytes(SMALL, TRAINING, half=True) == 388 * (24 + 4 + 4)
 
 
-def paper(repository, **resources) -> ExperimentConfig:
-    config = read_config(repository / "config" / "paper.yaml")
-    training = config.training.model_copy(update={"micro_batch": 1, "gradient_checkpointing": True})
-    return config.model_copy(update={"training": training, "resources": config.resources.model_copy(update=resources)})
+@pytest.fixture
+def paper(repository) -> ExperimentConfig:
+    return read_config(repository / "config" / "paper.yaml")
 
 
 ASSUMED = Assumptions(GPU(1e15, 3e12, 0.4, 0.5), 80e9, 2048, 200, dynamic_sampling_rounds=3)
@@ -159,26 +159,26 @@ ASSUMED = Assumptions(GPU(1e15, 3e12, 0.4, 0.5), 80e9, 2048, 200, dynamic_sampli
 
 def estimate_of(config: ExperimentConfig, method: str) -> RunEstimate:
     run = next(r for r in config.runs() if r.folder == f"runs/qwen3-8b/{method}-topic/G4/seed0")
-    return estimate_run(config, run, PUBLISHED["Qwen/Qwen3-8B"], Rollouts(engine="vllm"), ASSUMED)
+    return estimate_run(config, run, PUBLISHED["Qwen/Qwen3-8B"], ASSUMED)
 
 
-def test_dynamic_sampling_costs_its_rounds_and_no_reference(repository):
-    config = paper(repository, processes=8, parallel="fsdp2")
-    grpo, dapo = estimate_of(config, "grpo"), estimate_of(config, "dapo")
+def test_dynamic_sampling_costs_its_rounds_and_no_reference(paper):
+    grpo, dapo = estimate_of(paper, "grpo"), estimate_of(paper, "dapo")
     assert dapo.hours["sampling"] == pytest.approx(3 * grpo.hours["sampling"])
     # 4 + 1 forward passes and a backward pass, against 4 forward passes and a backward pass.
     assert dapo.hours["updates"] / grpo.hours["updates"] == pytest.approx(12 / 14)
     assert (dapo.update.reference, grpo.update.reference) == (0, 4 * 8_190_735_360 / 8)
 
 
-def test_hours_of_updates_by_hand(repository):
-    estimate = estimate_of(paper(repository, processes=8, parallel="fsdp2"), "grpo")
+def test_hours_of_updates_by_hand(paper):
+    estimate = estimate_of(paper, "grpo")
     operations = 14 * 8_190_735_360 * 1000 * 512 * (2048 + 200)
     assert estimate.hours["updates"] == pytest.approx(operations / 0.4e15 / 3600)
 
 
-def test_a_share_of_the_gpu_that_holds_no_sequence_is_refused(repository):
-    config = paper(repository)
+def test_a_share_of_the_gpu_that_holds_no_sequence_is_refused(paper):
+    small = paper.rollouts.model_copy(update={"gpu_memory_utilization": 0.3})
+    config = paper.model_copy(update={"rollouts": small})
     run = next(r for r in config.runs() if r.model == "qwen3-14b")
     with pytest.raises(ValueError, match=r"gpu_memory_utilization: 0.3 of 80 GB does not hold the weights \(30 GB\)"):
-        estimate_run(config, run, PUBLISHED["Qwen/Qwen3-14B"], Rollouts(engine="vllm"), ASSUMED)
+        estimate_run(config, run, PUBLISHED["Qwen/Qwen3-14B"], ASSUMED)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from ebpo.config import ExperimentConfig, comparison_runs
+from ebpo.config.clustering import DIFFICULTY_ORDERS
+
 FIGURES = {
     "main": (
         "Main comparison",
-        "Left: pass@1 on the validation problems during training. Right: pass@1 of the final policies, averaged over "
-        "the benchmarks, with standard errors; the dashed line is the base policy.",
+        "Left: pass@1 on the validation problems during training. Right: pass@1 of the checkpoints that the paper "
+        "evaluates, averaged over the benchmarks, with 95 % intervals; open circles are single training runs; the "
+        "dashed line is the base policy.",
+    ),
+    "curriculum": (
+        "Curriculum",
+        "Problems ordered from easy to hard: pass@1 of the final policies on each benchmark, with 95 % intervals.",
+    ),
+    "group_size": (
+        "Group size",
+        "pass@1, averaged over the benchmarks, against the completions per prompt, of the checkpoints that the paper "
+        "evaluates, with 95 % intervals; the dashed line is the base policy.",
     ),
     "validation": (
         "Validation during training",
@@ -36,3 +49,26 @@ FIGURES = {
         "the median S of those steps, the band spans their smallest to largest S after the first success.",
     ),
 }
+CLUSTER_FIGURES = {
+    "topics": (
+        "Topics found",
+        "Problems of each known topic and source (rows) in each topic found (columns); the shade is the share of the "
+        "row. Where k was chosen, beside it the mean silhouette of every k that was tried.",
+    ),
+    "difficulty": (
+        "Difficulty",
+        "Problems by the pass rate of the base policy: as counted, and smoothed by a beta prior fitted to all of them. "
+        "Dotted: limits of the difficulty buckets.",
+    ),
+}
+
+
+def figure_names(config: ExperimentConfig) -> list[str]:
+    """The figures of an experiment: `FIGURES`, without those of a curriculum or of group sizes if it has none."""
+    runs = [run for comparison in config.comparisons.values() for run in comparison_runs(comparison)]
+    absent = set()
+    if not any(run.order in DIFFICULTY_ORDERS for run in runs):
+        absent.add("curriculum")
+    if len({run.group_size for run in runs}) == 1:
+        absent.add("group_size")
+    return [name for name in FIGURES if name not in absent]

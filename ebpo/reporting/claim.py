@@ -32,6 +32,7 @@ class Claim:
         measured, low, high: estimate with its 95 % interval; None where there is none.
         p, p_holm: two-sided, alone and adjusted within the family of its evidence and model.
         seeds: training seeds. n: problems, steps, or None.
+        also: the same measured otherwise: at the checkpoint that the paper does not evaluate. It decides nothing.
         verdict, reason: by `METHOD_RULE`; of theorems see `ebpo.reporting.claims_theory`.
     """
 
@@ -48,6 +49,7 @@ class Claim:
     p_holm: float | None = None
     seeds: int | None = None
     n: int | None = None
+    also: str = ""
     verdict: Verdict = "undecided"
     reason: str = ""
 
@@ -69,3 +71,8 @@ def verdict_of(effect: float, p_holm: float, seeds: int, high: float | None = No
     if high is not None and high < MARGIN:
         return "not supported", f"the whole interval lies below {MARGIN:g} point"
     return "undecided", f"not different from 0 at the {LEVEL:g} level"
+
+
+def in_points(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A difference in percentage points with its interval, as `+1.20 [-0.30, +2.70]`."""
+    return f"{value:+.2f}" if low is None or high is None else f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +11,12 @@ import pandas as pd
 from ebpo.config import ExperimentConfig
 from ebpo.evaluation.intervals import t_interval
 from ebpo.evaluation.paired import PairedDifference, holm, p_value, paired_difference
-from ebpo.reporting.claim import Claim, verdict_of
+from ebpo.reporting.claim import Claim, in_points, verdict_of
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.paper import paper_model, paper_value
 from ebpo.reporting.rates import experiment_policies, main_group_size, paired_strata, shared_seeds
 from ebpo.reporting.runs import Run
-from ebpo.reporting.scores import AVERAGE, Policy
+from ebpo.reporting.scores import AVERAGE, CHECKPOINTS, Checkpoint, Policy, paper_checkpoint
 
 # Accuracy: (name, method and order that should win, method and order that it is compared with).
 _ACCURACY = (
@@ -37,26 +37,43 @@ _CURVES = (
 
 def accuracy_claims(config: ExperimentConfig, model: str, rates: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
     """Claims about pass@1, macro-averaged over the benchmarks, at the main comparison's group size, and the claim that
-    the gain over GRPO is larger in small groups: its difference between the smallest and the largest group size."""
+    the gain over GRPO is larger in small groups: its difference between the smallest and the largest group size.
+
+    Verdicts come from the checkpoint that the paper evaluates; the other one is shown beside it."""
     known = {policy._replace(seeds=()): policy for policy in experiment_policies(config)}
     size, benchmarks = main_group_size(config), config.evaluation.benchmarks
     rows: list[tuple[Claim, PairedDifference | None]] = []
     for name, winner, other in _ACCURACY:
-        a, b = (known.get(Policy(model, method, order, size)) for method, order in (winner, other))
-        wanted = [Policy(model, method, order, size) for method, order in (winner, other)]
+        checkpoint = paper_checkpoint(winner[1])
+        wanted = [Policy(model, method, order, size, (), checkpoint) for method, order in (winner, other)]
         claim = Claim(
             name,
             f"{_title(wanted[0])} scores higher than {_title(wanted[1])}",
             _paper_difference(paper, wanted[0], wanted[1]),
             "benchmarks",
-            f"{model}, G = {size}",
+            f"{model}, G = {size}, {checkpoint} checkpoint",
             "points",
         )
-        rows.append((claim, _compare(rates, benchmarks, a, b)))
-    rows.append(_small_groups(model, known, rates, benchmarks, paper))
-    found = {claim.claim: difference.p for claim, difference in rows if difference is not None}
-    adjusted = holm(found)
+        found = {
+            name: _compare(rates, benchmarks, *(known.get(policy._replace(checkpoint=name)) for policy in wanted))
+            for name in CHECKPOINTS
+        }
+        rows.append((replace(claim, also=_otherwise(found, checkpoint)), found[checkpoint]))
+    small = {name: _small_groups(model, known, rates, benchmarks, paper, name) for name in CHECKPOINTS}
+    claim, difference = small["best"]
+    differences = {name: found for name, (_, found) in small.items()}
+    rows.append((replace(claim, also=_otherwise(differences, "best")), difference))
+    adjusted = holm({claim.claim: found.p for claim, found in rows if found is not None})
     return [_judged(claim, difference, adjusted.get(claim.claim)) for claim, difference in rows]
+
+
+def _otherwise(found: Mapping[Checkpoint, PairedDifference | None], decisive: Checkpoint) -> str:
+    """The difference at the other checkpoint in words; "" if there is none."""
+    return "; ".join(
+        f"{name} checkpoint {in_points(100 * other.mean, 100 * other.low, 100 * other.high)}"
+        for name, other in found.items()
+        if name != decisive and other is not None
+    )
 
 
 def _compare(
@@ -70,12 +87,18 @@ def _compare(
 
 
 def _small_groups(
-    model: str, known: dict[Policy, Policy], rates: pd.DataFrame, benchmarks: Sequence[str], paper: pd.DataFrame
+    model: str,
+    known: Mapping[Policy, Policy],
+    rates: pd.DataFrame,
+    benchmarks: Sequence[str],
+    paper: pd.DataFrame,
+    checkpoint: Checkpoint,
 ) -> tuple[Claim, PairedDifference | None]:
     pairs = {}
     for policy in known.values():
         other = known.get(policy._replace(method="grpo", seeds=()))
-        if (policy.model, policy.method, policy.order) == (model, "ebpo", "topic") and other and policy.group_size:
+        wanted = (model, "ebpo", "topic", checkpoint)
+        if (policy.model, policy.method, policy.order, policy.checkpoint) == wanted and other and policy.group_size:
             pairs[policy.group_size] = (policy, other)
     sizes = sorted(pairs)
     theirs = [
@@ -89,7 +112,7 @@ def _small_groups(
         "The gain over GRPO is larger in small groups",
         "; ".join(theirs),
         "benchmarks",
-        f"{model}, {setting}",
+        f"{model}, {setting}, {checkpoint} checkpoint",
         "points",
     )
     if len(sizes) < 2:

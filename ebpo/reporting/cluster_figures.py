@@ -52,7 +52,7 @@ def draw_topics(confusion: pd.DataFrame, quality: Mapping[str, Any], prefix: Pat
     silhouettes = {int(k): float(value) for k, value in quality["silhouettes"].items()}
     with style():
         width = 3.2 + 0.62 * counts.shape[1]
-        figure = new_figure(width + (3.2 if silhouettes else 0), 1.9 + 0.34 * len(rows))
+        figure = new_figure(width + (3.2 if silhouettes else 0), 2.1 + 0.34 * len(rows))
         if silhouettes:
             left, right = figure.subplots(1, 2, width_ratios=[width, 3.2])
             _draw_silhouettes(right, silhouettes, int(quality["clusters"]))
@@ -75,7 +75,8 @@ def _agreement(quality: Mapping[str, Any]) -> str:
         if quality[key] is not None
     ]
     title = f"{_METHODS[quality['method']]}: {quality['clusters']} topics"
-    return f"{title}\nadjusted Rand index {', '.join(agreement)}" if agreement else title
+    # The figure may be as narrow as two topics, so the agreement has a line for each comparison.
+    return "\n".join([title, *(f"adjusted Rand index {text}" for text in agreement)])
 
 
 def _draw_counts(axes: Axes, counts: pd.DataFrame, rows: list[str]) -> None:

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ebpo.config import ExperimentConfig
-from ebpo.evaluation.intervals import bootstrap_interval, t_interval
 from ebpo.evaluation.paired import holm, paired_difference
-from ebpo.reporting.rates import experiment_policies, paired_strata, shared_seeds
+from ebpo.reporting.rates import experiment_policies, paired_strata, policy_intervals, shared_seeds
 from ebpo.reporting.scores import AVERAGE, Policy, comparison_policies
 
 # Problems by the base policy's pass rate: what it never, seldom and mostly solves.
@@ -21,58 +20,50 @@ def averages(config: ExperimentConfig, rates: pd.DataFrame) -> pd.DataFrame:
     """pass@1 of every policy on every benchmark and on average.
 
     Returns:
-        Rows of model, method, order, group_size, benchmark (or `average`), problems, seeds, mean, se, low, high, in
-        [0, 1]. The interval of one seed is the bootstrap over problems; of several, Student's t over problems and
-        seeds.
+        Rows of model, method, order, group_size, checkpoint, benchmark (or `average`), problems, seeds, mean, se, low,
+        high, in [0, 1]; the intervals are those of `ebpo.reporting.rates.policy_intervals`.
     """
     rows = []
     for policy in experiment_policies(config):
         (own,) = paired_strata(rates, [policy], config.evaluation.benchmarks)
-        for name in (*own, AVERAGE):
-            strata = [values for _, values in own.values()] if name == AVERAGE else [own[name][1]]
-            interval = t_interval(strata) if len(policy.seeds) > 1 else bootstrap_interval(strata)
-            rows.append(
-                {
-                    **_identity(policy),
-                    "benchmark": name,
-                    "problems": sum(values.shape[1] for values in strata),
-                    "seeds": len(policy.seeds),
-                    "mean": interval.mean,
-                    "se": interval.se,
-                    "low": max(interval.low, 0.0),
-                    "high": min(interval.high, 1.0),
-                }
-            )
+        scored = {name: len(problems) for name, (problems, _) in own.items()}
+        scored[AVERAGE] = sum(scored.values())
+        for name, interval in policy_intervals(rates, policy, config.evaluation.benchmarks).items():
+            identity = {**_identity(policy), "benchmark": name, "problems": scored[name], "seeds": len(policy.seeds)}
+            rows.append({**identity, **{key: getattr(interval, key) for key in ("mean", "se", "low", "high")}})
     return pd.DataFrame(rows)
 
 
 def differences(config: ExperimentConfig, rates: pd.DataFrame) -> pd.DataFrame:
     """Paired differences of pass@1 within every comparison: each run against its base policy, each method against GRPO
-    in the same order and group size, each order against the shuffled one.
+    in the same order and group size, each option of EBPO against plain `ebpo`, each order against the shuffled one;
+    best checkpoints with best ones, final with final ones.
 
     Returns:
-        Rows of comparison, model, a, b (folders), benchmark (or `average`, or a stratum of the base policy's pass
-        rate, its problems of all benchmarks pooled), and the fields of `PairedDifference`; family and p_holm. A family
-        is what Holm's correction is made over: the averages, the single benchmarks, or the strata of one comparison;
-        differences from a base policy are families of their own.
+        Rows of comparison, model, a, b (folders), checkpoint, benchmark (or `average`, or a stratum of the base
+        policy's pass rate, its problems of all benchmarks pooled), and the fields of `PairedDifference`; family and
+        p_holm. A family is what Holm's correction is made over: the averages, the single benchmarks, or the strata of
+        one comparison and checkpoint; differences from a base policy are families of their own.
     """
     rows: list[dict[str, Any]] = []
     for name, comparison in config.comparisons.items():
-        for a, b in _pairs(comparison_policies(comparison)):
+        for a, b in _pairs(config, comparison_policies(comparison)):
             rows += [{"comparison": name, **row} for row in _difference_rows(config, rates, a, b)]
     frame = pd.DataFrame(rows)
     adjusted: dict[Any, float] = {}
-    for _, own in frame.groupby(["comparison", "family"], sort=False):
+    for _, own in frame.groupby(["comparison", "checkpoint", "family"], sort=False):
         adjusted |= holm(dict(zip(own.index, own["p"], strict=True)))
     return frame.assign(p_holm=[adjusted[i] for i in frame.index])
 
 
-def _pairs(policies: list[Policy]) -> list[tuple[Policy, Policy]]:
+def _pairs(config: ExperimentConfig, policies: list[Policy]) -> list[tuple[Policy, Policy]]:
     pairs = []
     for policy in policies:
         if policy.group_size is None:
             continue
         others = [Policy(policy.model, "base"), policy._replace(method="grpo"), policy._replace(order="shuffle")]
+        if config.methods[policy.method].algorithm == "ebpo":
+            others.append(policy._replace(method="ebpo"))
         pairs += [(policy, other) for other in dict.fromkeys(others) if other != policy and other in policies]
     return pairs
 
@@ -98,6 +89,7 @@ def _difference_rows(config: ExperimentConfig, rates: pd.DataFrame, a: Policy, b
             "model": a.model,
             "a": a.folder,
             "b": b.folder,
+            "checkpoint": a.checkpoint,
             "benchmark": name,
             **paired_difference(x, y)._asdict(),
             "family": f"{families[name]}, from base" if b == base else families[name],
@@ -112,4 +104,5 @@ def _identity(policy: Policy) -> dict[str, Any]:
         "method": policy.method,
         "order": policy.order,
         "group_size": "" if policy.group_size is None else policy.group_size,
+        "checkpoint": "" if policy.group_size is None else policy.checkpoint,
     }

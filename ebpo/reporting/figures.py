@@ -1,4 +1,4 @@
-"""The figures of an experiment; each is a function of runs (and scores) that returns a matplotlib figure.
+"""The figures of an experiment; those of training are here, each a function of runs that returns a matplotlib figure.
 
 A panel shows the runs of one model, order and group size. Over several seeds the line is their mean.
 """
@@ -12,14 +12,15 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from ebpo.config import ExperimentConfig, comparison_runs
+from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.runs import Run
-from ebpo.reporting.scores import AVERAGE, check_comparable, comparison_policies, policy_scores, summarise
-from ebpo.reporting.style import LINES, MARKERS, method_colours, new_figure, save, style
+from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
+from ebpo.reporting.scores import check_comparable
+from ebpo.reporting.style import LINES, MARKERS, method_colours, new_figure, nothing, save, style
 
 Panel = tuple[str, str, int]
 
@@ -31,11 +32,6 @@ def panels(runs: Sequence[Run]) -> dict[Panel, dict[str, list[Run]]]:
         panel = grouped.setdefault((run.id.model, run.id.order, run.id.group_size), {})
         panel.setdefault(run.id.method, []).append(run)
     return grouped
-
-
-def seed_mean(runs: Sequence[Run], key: str) -> pd.Series[float]:
-    """Mean of a metric over runs, at the steps that all of them recorded."""
-    return pd.concat([run.series(key) for run in runs], axis=1).dropna().mean(axis=1)
 
 
 def smoothing_window(steps: int) -> int:
@@ -50,11 +46,6 @@ def _title(panel: Panel) -> str:
 
 def _methods(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(run.id.method for run in runs))
-
-
-def _step_axis(axes: Axes) -> None:
-    axes.set_xlabel("training step")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
 def _legend(figure: Figure, methods: Sequence[str], colours: Mapping[str, str], note: str = "") -> None:
@@ -101,7 +92,7 @@ def curves(runs: Sequence[Run], colours: Mapping[str, str], key: str, label: str
         if log:
             axes.set_yscale("log")
         axes.set_title(_title(panel))
-        _step_axis(axes)
+        step_axis(axes)
     for axes in grid[:, 0]:
         axes.set_ylabel(label)
     for axes in list(grid.flat)[len(grouped) :]:
@@ -124,20 +115,13 @@ def validation(runs: Sequence[Run], colours: Mapping[str, str], samples: int) ->
     for row, (panel, methods) in zip(grid, grouped.items(), strict=True):
         for axes, key in zip(row, keys, strict=True):
             for method, own in methods.items():
-                values = _validation(own, key)
+                values = validation_curve(own, key)
                 axes.plot(values.index, 100 * values, color=colours[method], marker="o", markersize=3.5)
             axes.set_title(f"{key} — {_title(panel)}", fontsize=9.5)
-            _step_axis(axes)
+            step_axis(axes)
         row[0].set_ylabel("validation problems, %")
     _legend(figure, _methods(runs), colours)
     return figure
-
-
-def _validation(runs: Sequence[Run], key: str) -> pd.Series[float]:
-    values = seed_mean(runs, f"validation/{key}")
-    if values.empty:
-        raise ValueError(f"{runs[0].id.folder}: metrics.jsonl has no validation/{key}")
-    return values
 
 
 def _ebpo(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
@@ -149,26 +133,26 @@ def _ebpo(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
     return grouped
 
 
-def _nothing(text: str) -> Figure:
-    """A figure that says why there is nothing to draw."""
-    figure = new_figure(6, 1.5)
-    figure.text(0.5, 0.5, text, ha="center", va="center")
-    return figure
-
-
 NO_EBPO = "No run of this experiment recorded a prior: EBPO was not trained."
 
 
-def _run_label(run: Run, several_seeds: bool) -> str:
-    seed = f", seed {run.id.seed}" if several_seeds else ""
-    return f"{method_label(run.id.method)}, {order_label(run.id.order)}{seed}"
+def _by_method(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+    """The seeds of each method and order."""
+    grouped: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        grouped.setdefault((run.id.method, run.id.order), []).append(run)
+    return grouped
+
+
+def _run_label(method: str, order: str) -> str:
+    return f"{method_label(method)}, {order_label(order)}"
 
 
 def prior(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     """EBPO's mu_glob, sigma2, tau2 and S over the steps; a row per model and group size, a line style per order."""
     grouped = _ebpo(runs)
     if not grouped:
-        return _nothing(NO_EBPO)
+        return nothing(NO_EBPO)
     quantities = {
         "ebpo/mu_glob": "global mean μ_glob",
         "ebpo/sigma2": "reward variance σ²",
@@ -179,15 +163,14 @@ def prior(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     grid = figure.subplots(len(grouped), len(quantities), squeeze=False)
     handles = {}
     for row, ((model, group_size), own) in zip(grid, grouped.items(), strict=True):
-        several = len({run.id.seed for run in own}) > 1
         for axes, (key, label) in zip(row, quantities.items(), strict=True):
-            for run in own:
-                values = run.series(key)
-                look = {"color": colours[run.id.method], "linestyle": LINES[run.id.order]}
+            for (method, order), seeds in _by_method(own).items():
+                values = seed_mean(seeds, key)
+                look = {"color": colours[method], "linestyle": LINES[order]}
                 (line,) = axes.plot(values.index, values, **look)
-                handles[_run_label(run, several)] = line
+                handles[_run_label(method, order)] = line
             axes.set_title(f"{label}\n{model}, G = {group_size}")
-            _step_axis(axes)
+            step_axis(axes)
             axes.set_ylim(0, 1.08 * max(float(run.series(key).max()) for run in own) or 1.0)
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(4, len(handles)))
     return figure
@@ -201,12 +184,17 @@ def penalty(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     key = "ebpo/raw_advantage_all_0_groups"
     grouped = {k: found for k, own in _ebpo(runs).items() if (found := [r for r in own if not r.series(key).empty])}
     if not grouped:
-        return _nothing(NO_EBPO if not _ebpo(runs) else "No step of an EBPO run had a group without success.")
+        return nothing(NO_EBPO if not _ebpo(runs) else "No step of an EBPO run had a group without success.")
     figure = new_figure(max(6.4, 4.6 * len(grouped)), 4.2)
     grid = figure.subplots(1, len(grouped), squeeze=False)[0]
     for axes, ((model, group_size), own) in zip(grid, grouped.items(), strict=True):
-        measured = [r.metrics[["ebpo/mu_glob", "ebpo/shrinkage", key]].dropna().astype("float64") for r in own]
-        points = pd.concat(measured)
+        measured = {
+            of: pd.concat([r.metrics[["ebpo/mu_glob", "ebpo/shrinkage", key]] for r in seeds])
+            .dropna()
+            .astype("float64")
+            for of, seeds in _by_method(own).items()
+        }
+        points = pd.concat(measured.values())
         # Until something succeeds there is no penalty at any S, so those steps say nothing about the slope.
         seen = points.loc[points["ebpo/mu_glob"] > 0, "ebpo/shrinkage"]
         shrinkage = points["ebpo/shrinkage"] if seen.empty else seen
@@ -217,10 +205,9 @@ def penalty(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
         axes.fill_between([0, right], [0, -low * right], [0, -high * right], color=colour, alpha=0.13, linewidth=0)
         label = f"−S·μ_glob, S = {middle:.2f} ({low:.2f} to {high:.2f})"
         axes.plot([0, right], [0, -middle * right], color=colour, label=label)
-        several = len({run.id.seed for run in own}) > 1
-        for run, table in zip(own, measured, strict=True):
-            look = {"color": colours[run.id.method], "marker": MARKERS[run.id.order], "linestyle": "none"}
-            label = f"{_run_label(run, several)}: measured"
+        for (method, order), table in measured.items():
+            look = {"color": colours[method], "marker": MARKERS[order], "linestyle": "none"}
+            label = f"{_run_label(method, order)}: measured"
             axes.plot(table["ebpo/mu_glob"], table[key], markersize=4, alpha=0.55, label=label, **look)
         axes.set_title(f"{model}, G = {group_size}")
         axes.set_xlabel("global mean reward μ_glob")
@@ -230,69 +217,17 @@ def penalty(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     return figure
 
 
-def main_figure(
-    config: ExperimentConfig, runs: Sequence[Run], scores: pd.DataFrame, colours: Mapping[str, str]
-) -> Figure:
-    """Validation pass@1 over the steps beside the final average of the benchmarks, for the main comparison.
+def write_figures(
+    config: ExperimentConfig, runs: Sequence[Run], scores: pd.DataFrame, rates: pd.DataFrame, out: Path
+) -> list[str]:
+    """Draws the figures that `figure_names` names, as OUT/NAME.svg and OUT/NAME.png.
 
-    The comparison is `main`, or the first one; of several models, orders or group sizes its first is shown.
-
-    Raises:
-        ValueError: a run or a score of the comparison is missing, or the scores were measured differently.
-    """
-    name = "main" if "main" in config.comparisons else next(iter(config.comparisons))
-    policies, benchmarks = comparison_policies(config.comparisons[name]), config.evaluation.benchmarks
-    base, first = policies[0], policies[1]
-    shown = [
-        p for p in policies[1:] if (p.model, p.order, p.group_size) == (first.model, first.order, first.group_size)
-    ]
-    check_comparable(pd.concat([policy_scores(scores, p, benchmarks) for p in [base, *shown]]))
-    figure = new_figure(10.4, 4.1)
-    left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])
-    for policy in shown:
-        coordinates = (policy.model, policy.method, policy.order, policy.group_size)
-        own = [r for r in runs if (r.id.model, r.id.method, r.id.order, r.id.group_size) == coordinates]
-        if len(own) < len(policy.seeds):
-            raise ValueError(f"{policy.folder}: {len(own)} of {len(policy.seeds)} seeds were given; train the others")
-        values = 100 * _validation(own, "pass@1")
-        left.plot(
-            values.index,
-            values,
-            color=colours[policy.method],
-            marker="o",
-            markersize=4,
-            label=method_label(policy.method),
-        )
-    left.set_title("During training: validation pass@1")
-    _step_axis(left)
-    left.set_ylabel("pass@1, %")
-    left.legend(loc="best", fontsize=9)
-    results = [summarise(scores, policy, benchmarks)[AVERAGE] for policy in [base, *shown]]
-    places = range(len(results))
-    right.barh(
-        places,
-        [r.mean for r in results],
-        xerr=[r.se for r in results],
-        color=[colours[p.method] for p in [base, *shown]],
-        error_kw={"ecolor": "#222222", "capsize": 3, "linewidth": 1.2},
-        height=0.68,
-    )
-    end = max(r.mean + r.se for r in results) or 1.0
-    for place, result in zip(places, results, strict=True):
-        right.text(result.mean + result.se + 0.02 * end, place, f"{result.mean:.1f} ± {result.se:.1f}", va="center")
-    right.axvline(results[0].mean, color=colours["base"], linestyle="--", linewidth=1.2, zorder=0)
-    right.set_yticks(places, [method_label(p.method) for p in [base, *shown]])
-    right.invert_yaxis()
-    right.grid(axis="y", visible=False)
-    right.set_xlim(0, 1.28 * end)
-    right.set_title(f"After training: average of {len(benchmarks)} benchmarks")
-    right.set_xlabel("pass@1, % ± standard error")
-    figure.suptitle(_title((first.model, first.order, first.group_size or 0)), fontsize=11)
-    return figure
-
-
-def write_figures(config: ExperimentConfig, runs: Sequence[Run], scores: pd.DataFrame, out: Path) -> list[str]:
-    """Draws every figure as OUT/NAME.svg and OUT/NAME.png.
+    Args:
+        config: the experiment.
+        runs: all of its runs.
+        scores: from `read_scores`.
+        rates: from `read_rates`.
+        out: folder to write to.
 
     Returns:
         The names.
@@ -302,13 +237,16 @@ def write_figures(config: ExperimentConfig, runs: Sequence[Run], scores: pd.Data
     """
     if not runs:
         raise ValueError("no run was given")
+    check_comparable(scores)
     # The order of the configuration, whatever order the folders were given in.
     folders = [run.folder for comparison in config.comparisons.values() for run in comparison_runs(comparison)]
     places = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
     runs = sorted(runs, key=lambda run: (places.get(run.id.folder, len(places)), run.id.folder))
     colours = method_colours(list(config.methods))
     figures: dict[str, Callable[[], Figure]] = {
-        "main": lambda: main_figure(config, runs, scores, colours),
+        "main": lambda: main_figure(config, runs, rates, colours),
+        "curriculum": lambda: curriculum(config, rates, colours),
+        "group_size": lambda: group_sizes(config, rates, colours),
         "reward": lambda: curves(runs, colours, "reward", "mean reward"),
         "grad_norm": lambda: curves(runs, colours, "grad_norm", "gradient norm"),
         "entropy": lambda: curves(runs, colours, "entropy", "entropy, nats per token"),
@@ -318,8 +256,9 @@ def write_figures(config: ExperimentConfig, runs: Sequence[Run], scores: pd.Data
         "prior": lambda: prior(runs, colours),
         "penalty": lambda: penalty(runs, colours),
     }
-    for name, draw in figures.items():
+    names = figure_names(config)
+    for name in names:
         with style():
-            figure = draw()
+            figure = figures[name]()
         save(figure, out / name)
-    return list(figures)
+    return names

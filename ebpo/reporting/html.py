@@ -5,50 +5,66 @@ from __future__ import annotations
 import base64
 import json
 import math
-import platform
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from ebpo.config import ExperimentConfig, dump_yaml
-from ebpo.reporting.captions import FIGURES
-from ebpo.reporting.labels import method_label, order_label
+from ebpo.reporting.browser import browser_data, run_facts
+from ebpo.reporting.captions import CLUSTER_FIGURES, FIGURES, figure_names
+from ebpo.reporting.provenance import machine, package_versions, protocol_rows
 from ebpo.reporting.runs import Run
+from ebpo.reporting.style import method_colours
 from ebpo.reporting.table import Table
 from ebpo.reporting.theory_figures import REPORT_FIGURES, THEORY_FIGURES, read_theorems
 
-PACKAGES = (
-    "ebpo", "torch", "transformers", "snakemake", "math-verify", "reasoning-gym", "sentence-transformers",
-    "scikit-learn", "numpy", "pandas", "matplotlib",
-)  # fmt: skip
 
+@dataclass(frozen=True)
+class Report:
+    """What a report is made of.
 
-def render_report(
-    config: ExperimentConfig,
-    config_path: str,
-    root: str,
-    tables: Sequence[Table],
-    figures: Path,
-    runs: Sequence[Run],
-    topics: Mapping[str, Any],
-    theory: Path,
-    commit: str,
-) -> str:
-    """The report as HTML.
-
-    Args:
+    Attributes:
         config: the experiment.
         config_path: its file, as the commands for reproducing name it.
         root: the experiment's folder, as these commands name it.
+        claims: the claims, the sample efficiency and the validations, from `read_markdown`.
         tables: from `read_markdown`, the main one first.
         figures: folder of the SVG files.
+        clusters: names of the figures of the clusters, in the same folder; none where no run needs a pass rate.
         runs: all runs.
-        topics: quality of the topic clustering.
+        examples: folder of a run -> rows of `ebpo.reporting.browser.read_examples`.
+        topics: quality of the topic clustering (topics.json).
         theory: folder of the tables and figures of scripts/theory.py.
+        manifest: the data's counts and hashes (manifest.json).
+        policies: model -> its policy.json.
+        records: model -> record.json of the evaluation of its base policy.
         commit: of the code.
+    """
+
+    config: ExperimentConfig
+    config_path: str
+    root: str
+    claims: Sequence[Table]
+    tables: Sequence[Table]
+    figures: Path
+    clusters: Sequence[str]
+    runs: Sequence[Run]
+    examples: Mapping[str, Sequence[Mapping[str, Any]]]
+    topics: Mapping[str, Any]
+    theory: Path
+    manifest: Mapping[str, Any]
+    policies: Mapping[str, Mapping[str, Any]]
+    records: Mapping[str, Mapping[str, Any]]
+    commit: str
+
+
+def render_report(report: Report) -> str:
+    """The report as HTML.
 
     Raises:
         FileNotFoundError: a figure or the table of the theorems is missing.
@@ -60,63 +76,75 @@ def render_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    options = f"--cores 2 --configfile {config_path}"
+    config = report.config
+    options = f"--cores 2 --configfile {report.config_path}"
 
     def redo(target: str) -> str:
         # The target comes first: --configfile takes every word that follows it.
-        return f"snakemake {root}/{target} --force {options}"
+        return f"snakemake {report.root}/{target} --force {options}"
+
+    def figure(name: str, captions: Mapping[str, tuple[str, str]]) -> tuple[str, str, str, str, str]:
+        return (name, *captions[name], _data_uri(report.figures / f"{name}.svg"), redo(f"figures/{name}.svg"))
 
     simulate = f"snakemake theory --force {options}"
+    claims, efficiency, validation = report.claims
+    samples = config.training.validation_samples
+    browser = browser_data(report.runs, report.examples, method_colours(list(config.methods)), samples)
     return environment.get_template("report.html.j2").render(
         config=config,
         configuration=dump_yaml(config),
-        tables=[(table, redo(f"tables/{table.name}.md")) for table in tables],
-        figures=[
-            (name, title, caption, _data_uri(figures / f"{name}.svg"), redo(f"figures/{name}.svg"))
-            for name, (title, caption) in FIGURES.items()
-        ],
-        whole=f"snakemake {root}/report.html {options}",
-        runs=[_run_row(run) for run in runs],
-        topics=topics,
-        theorems=[_theorem_row(row) for row in read_theorems(theory).to_dict("records")],
+        claims=(claims, redo("claims/claims.md")),
+        verdicts=_verdicts(claims),
+        efficiency=(efficiency, redo("claims/efficiency_targets.md")),
+        validation=(validation, redo("claims/validation.md")),
+        tables=[(table, redo(f"tables/{table.name}.md")) for table in report.tables],
+        figures=[figure(name, FIGURES) for name in figure_names(config)],
+        cluster_figures=[figure(name, CLUSTER_FIGURES) for name in report.clusters],
+        whole=f"snakemake {report.root}/report.html {options}",
+        runs=[(run.id.folder, run_facts(run)) for run in report.runs],
+        browser=_script_data(browser),
+        topics=report.topics,
+        theorems=[_theorem_row(row) for row in read_theorems(report.theory).to_dict("records")],
         theory_figures=[
-            (f"theory-{name}", *THEORY_FIGURES[name], _data_uri(theory / "figures" / f"{name}.svg"), simulate)
+            (f"theory-{name}", *THEORY_FIGURES[name], _data_uri(report.theory / "figures" / f"{name}.svg"), simulate)
             for name in REPORT_FIGURES
         ],
         simulate=simulate,
-        commit=commit,
+        manifest=report.manifest,
+        policies=report.policies,
+        protocols={model: protocol_rows(record) for model, record in report.records.items()},
+        totals=_totals(report.runs),
+        commit=report.commit,
+        machine=machine(),
         versions=package_versions(),
     )
 
 
-def read_topics(path: Path) -> dict[str, Any]:
-    """Reads the clustering's quality: method, clusters, adjusted_rand, sizes.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: it is not valid, or lacks a key.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"clustering quality {path} is missing")
-    try:
-        topics = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from None
-    missing = {"method", "clusters", "adjusted_rand", "sizes"} - set(topics)
-    if missing:
-        raise ValueError(f"{path}: keys {sorted(missing)} are missing")
-    return dict(topics)
+def _verdicts(claims: Table) -> dict[str, int]:
+    """Number of claims by verdict."""
+    place = [column.header for column in claims.columns].index("Verdict")
+    counts = Counter(row[place].text for row in claims.rows)
+    return {verdict: counts[verdict] for verdict in ("supported", "not supported", "undecided")}
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the results, in the environment of the caller."""
-    versions = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed here"
-    return versions
+def _totals(runs: Sequence[Run]) -> dict[str, str]:
+    """Completions sampled for training and hours of wall time, of all runs together."""
+    sums = {
+        key: sum(run.summary[key] for run in runs) if all(key in run.summary for run in runs) else None
+        for key in ("completions_total", "seconds")
+    }
+    completions, seconds = sums["completions_total"], sums["seconds"]
+    return {
+        "runs": f"{len(runs):,}",
+        "completions": "an unrecorded number of" if completions is None else f"{completions:,}",
+        "hours": "an unrecorded number of" if seconds is None else f"{seconds / 3600:.2f}",
+    }
+
+
+def _script_data(value: Any) -> Markup:
+    """JSON for a script element: no text in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _data_uri(path: Path) -> str:
@@ -132,25 +160,3 @@ def _theorem_row(row: Mapping[Hashable, Any]) -> dict[str, str]:
         for key in ("analytic", "simulated", "low", "high")
     }
     return {**{str(key): str(value) for key, value in row.items()}, **numbers}
-
-
-def _run_row(run: Run) -> dict[str, str]:
-    """A run as the report's list shows it; what was not recorded is a dash."""
-    reward, total = run.series("reward"), run.series("completions_total")
-    done = int(run.metrics.index.max())
-    seconds = run.summary.get("seconds")
-    return {
-        "run": run.id.folder,
-        "method": method_label(run.id.method),
-        "order": order_label(run.id.order),
-        "steps": f"{done} of {run.steps}",
-        "reward": f"{reward.iloc[-1]:.3f}" if len(reward) else "–",
-        "completions": f"{int(total.iloc[-1]):,}" if len(total) else "–",
-        "seconds": "–" if seconds is None else _duration(float(seconds)),
-        "resumed": ", ".join(str(step) for step in run.summary.get("resumed_at", [])) or "–",
-    }
-
-
-def _duration(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ebpo.config import ExperimentConfig, comparison_runs
-from ebpo.evaluation.intervals import Floats
-from ebpo.reporting.scores import Policy, comparison_policies
+from ebpo.evaluation.intervals import Floats, Interval, Strata, bootstrap_interval, t_interval
+from ebpo.reporting.scores import AVERAGE, Policy, comparison_policies, rows_of
 
 
 def experiment_policies(config: ExperimentConfig) -> list[Policy]:
@@ -19,15 +19,6 @@ def experiment_policies(config: ExperimentConfig) -> list[Policy]:
         for policy in comparison_policies(comparison):
             seeds.setdefault(policy._replace(seeds=()), {}).update(dict.fromkeys(policy.seeds))
     return [policy._replace(seeds=tuple(sorted(own))) for policy, own in seeds.items()]
-
-
-def rows_of(rates: pd.DataFrame, policy: Policy) -> pd.DataFrame:
-    """The rows of a policy in a frame of `ebpo.reporting.scores.read_rates`; the base policy's if it has no seeds."""
-    own = rates[(rates["model"] == policy.model) & (rates["method"] == policy.method)]
-    if policy.group_size is None:
-        return own
-    mine = (own["order"] == policy.order) & (own["group_size"] == policy.group_size)
-    return own[mine.fillna(False).astype(bool) & own["seed"].isin(policy.seeds).fillna(False).astype(bool)]
 
 
 def paired_strata(
@@ -48,10 +39,10 @@ def paired_strata(
     """
     found: list[dict[str, tuple[pd.Index, Floats]]] = [{} for _ in policies]
     count = max(len(policy.seeds) for policy in policies) or 1
+    all_rows = [rows_of(rates, policy) for policy in policies]
     for name in benchmarks:
         tables = []
-        for policy in policies:
-            own = rows_of(rates, policy)
+        for policy, own in zip(policies, all_rows, strict=True):
             table = own[own["benchmark"] == name].assign(seed=own["seed"].fillna(-1))
             wide = table.pivot(index="problem_id", columns="seed", values="rate")
             if wide.shape[1] != (len(policy.seeds) or 1):
@@ -71,6 +62,45 @@ def paired_strata(
             values = wide.loc[common].to_numpy(dtype=np.float64).T
             found[place][name] = common, np.repeat(values, count // len(values), axis=0)
     return found
+
+
+def policy_intervals(rates: pd.DataFrame, policy: Policy, benchmarks: Sequence[str]) -> dict[str, Interval]:
+    """pass@1 of a policy in [0, 1] with its 95 % interval, on every benchmark and on `average`, the macro-average.
+
+    One seed: BCa bootstrap over problems. Several: Student's t over problems and seeds, cut to [0, 1].
+
+    Raises:
+        ValueError: like `paired_strata`.
+    """
+    (own,) = paired_strata(rates, [policy], benchmarks)
+    return {name: _interval(strata) for name, strata in with_average(own).items()}
+
+
+def _interval(strata: Strata) -> Interval:
+    interval = t_interval(strata) if len(strata[0]) > 1 else bootstrap_interval(strata)
+    return interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+
+
+def difference_intervals(rates: pd.DataFrame, a: Policy, b: Policy, benchmarks: Sequence[str]) -> dict[str, Interval]:
+    """pass@1 of a minus that of b, paired by problem and seed, with `t_interval`; keys like `policy_intervals`.
+
+    A base policy stands against every seed of the other.
+
+    Raises:
+        ValueError: two runs without a common seed, or like `paired_strata`.
+    """
+    if a.seeds and b.seeds:
+        a, b = shared_seeds(a, b)
+        if not a.seeds:
+            raise ValueError(f"{a.folder} and {b.folder} have no seed in common")
+    of_a, of_b = (with_average(own) for own in paired_strata(rates, [a, b], benchmarks))
+    return {name: t_interval([x - y for x, y in zip(of_a[name], of_b[name], strict=True)]) for name in of_a}
+
+
+def with_average(own: dict[str, tuple[pd.Index, Floats]]) -> dict[str, list[Floats]]:
+    """Strata from `paired_strata` by what they give: each benchmark its own alone, `average` those of all."""
+    strata = {name: [values] for name, (_, values) in own.items()}
+    return {**strata, AVERAGE: [values for _, values in own.values()]}
 
 
 def shared_seeds(a: Policy, b: Policy) -> tuple[Policy, Policy]:

@@ -23,8 +23,8 @@ _COLOURS = {
     "ebpo": "#D55E00",
 }
 _SPARE = ("#CC79A7", "#000000", "#8C6D31", "#7B4FB5", "#B8B000")
-LINES = {"topic": "-", "shuffle": "--", "difficulty": ":"}
-MARKERS = {"topic": "o", "shuffle": "s", "difficulty": "^"}
+LINES = {"topic": "-", "shuffle": "--", "difficulty": ":", "topic_difficulty": "-.", "interleaved": (0, (5, 1))}
+MARKERS = {"topic": "o", "shuffle": "s", "difficulty": "^", "topic_difficulty": "D", "interleaved": "v"}
 
 _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "ebpo",
@@ -71,6 +71,13 @@ def new_figure(width: float, height: float) -> Figure:
     """An empty figure on the Agg canvas, which needs no display; sizes in inches."""
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
+    return figure
+
+
+def nothing(text: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
+    figure = new_figure(6, 1.5)
+    figure.text(0.5, 0.5, text, ha="center", va="center")
     return figure
 
 

@@ -25,25 +25,33 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: a number in percent with an optional standard error, or a text; without either it shows a dash.
+    """A cell: a number in percent with an optional interval, or a text; without either it shows a dash.
 
     `key` takes the place of the text in the CSV, where identifiers are better than labels.
     """
 
     value: float | None = None
-    se: float | None = None
+    low: float | None = None
+    high: float | None = None
     text: str = ""
     key: str = ""
     bold: bool = False
     signed: bool = False
 
-    def number(self, plus_minus: str) -> str:
-        """The number with two decimals and its error, or "" for a cell without number."""
-        if self.value is None:
+    def number(self) -> str:
+        """The number with two decimals, "" for a cell without one."""
+        return "" if self.value is None else _decimals(self.value, 2, self.signed)
+
+    def interval(self) -> str:
+        """The interval with one decimal, "" for a cell without one."""
+        if self.low is None or self.high is None:
             return ""
-        # Adding 0.0 turns a negative zero into a plain one.
-        shown = f"{round(self.value, 2) + 0.0:{'+' if self.signed else ''}.2f}"
-        return shown if self.se is None else f"{shown}{plus_minus}{self.se:.2f}"
+        return f"[{_decimals(self.low, 1, self.signed)}, {_decimals(self.high, 1, self.signed)}]"
+
+
+def _decimals(value: float, digits: int, signed: bool) -> str:
+    # Adding 0.0 turns a negative zero into a plain one.
+    return f"{round(value, digits) + 0.0:{'+' if signed else ''}.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -63,20 +71,20 @@ class Table:
 
 
 def to_csv(table: Table) -> str:
-    """Comma-separated values: percent with four decimals, each standard error in a column KEY_se of its own."""
-    with_error = [any(row[i].se is not None for row in table.rows) for i in range(len(table.columns))]
+    """Comma-separated values: percent with four decimals, the ends of intervals in columns KEY_low and KEY_high."""
+    with_interval = [any(row[i].low is not None for row in table.rows) for i in range(len(table.columns))]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     header: list[str] = []
-    for column, error in zip(table.columns, with_error, strict=True):
-        header += [column.key, f"{column.key}_se"] if error else [column.key]
+    for column, interval in zip(table.columns, with_interval, strict=True):
+        header += [column.key, *([f"{column.key}_low", f"{column.key}_high"] if interval else [])]
     writer.writerow(header)
     for row in table.rows:
         cells: list[str] = []
-        for cell, error in zip(row, with_error, strict=True):
-            cells.append((cell.key or cell.text) if cell.value is None else f"{round(cell.value, 4) + 0.0:.4f}")
-            if error:
-                cells.append("" if cell.se is None else f"{cell.se:.4f}")
+        for cell, interval in zip(row, with_interval, strict=True):
+            cells.append((cell.key or cell.text) if cell.value is None else _decimals(cell.value, 4, signed=False))
+            if interval:
+                cells += ["" if end is None else _decimals(end, 4, signed=False) for end in (cell.low, cell.high)]
         writer.writerow(cells)
     return stream.getvalue()
 
@@ -88,7 +96,7 @@ def to_markdown(table: Table) -> str:
         return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
 
     def show(cell: Cell) -> str:
-        text = cell.number(" ± ") or escape(cell.text) or DASH
+        text = " ".join(filter(None, (cell.number(), cell.interval()))) or escape(cell.text) or DASH
         return f"**{text}**" if cell.bold else text
 
     lines = [table.caption, ""]
@@ -121,10 +129,9 @@ def to_latex(table: Table) -> str:
     """A LaTeX table environment; needs \\usepackage{booktabs,graphicx}."""
 
     def show(cell: Cell) -> str:
-        text = cell.number(r" $\pm$ ") or latex_escape(cell.text or DASH)
-        if cell.value is not None and text.startswith("-"):
-            text = f"$-${text[1:]}"
-        return rf"\textbf{{{text}}}" if cell.bold else text
+        text = cell.number().replace("-", "$-$") or latex_escape(cell.text or DASH)
+        text = rf"\textbf{{{text}}}" if cell.bold else text
+        return rf"{text} {{\scriptsize {interval}}}" if (interval := cell.interval().replace("-", "$-$")) else text
 
     spans: list[tuple[str, int, int]] = []
     for i, column in enumerate(table.columns, start=1):

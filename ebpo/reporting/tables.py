@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from ebpo.config import ExperimentConfig
+from ebpo.evaluation.intervals import Interval, t_interval
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.paper import BENCHMARKS, FALLBACK, paper_model, paper_value
+from ebpo.reporting.rates import difference_intervals, paired_strata, policy_intervals, with_average
 from ebpo.reporting.scores import (
     AVERAGE,
     Policy,
-    Score,
     check_comparable,
     comparison_policies,
-    difference,
+    paper_checkpoint,
     policy_scores,
-    summarise,
 )
 from ebpo.reporting.table import DASH, Cell, Column, Table
 
@@ -31,17 +30,17 @@ TITLES = {
 
 
 def build_table(
-    config: ExperimentConfig, name: str, scores: pd.DataFrame, paper: pd.DataFrame, rates: pd.DataFrame | None = None
+    config: ExperimentConfig, name: str, scores: pd.DataFrame, rates: pd.DataFrame, paper: pd.DataFrame
 ) -> Table:
-    """The table of a comparison.
+    """The table of a comparison: pass@1 with its 95 % interval in every cell, best and final checkpoints.
 
     Args:
         config: the experiment.
         name: a comparison of it. `clustering` gets rows with the difference topic minus shuffled, `curriculum` with
             EBPO minus GRPO; any other name gives the plain table of its runs.
         scores: from `read_scores`.
+        rates: from `read_rates`.
         paper: from `read_paper`.
-        rates: from `read_rates`; differences are paired over problems if given.
 
     Raises:
         ValueError: the comparison is unknown, a score is missing, or the scores were measured differently.
@@ -52,8 +51,8 @@ def build_table(
     policies = comparison_policies(comparison)
     used = pd.concat([policy_scores(scores, policy, benchmarks) for policy in policies])
     check_comparable(used)
-    values = {policy: summarise(scores, policy, benchmarks) for policy in policies}
-    best = marked(values)
+    values = {policy: policy_intervals(rates, policy, benchmarks) for policy in policies}
+    best = marked(values, rates, benchmarks)
     pairs = _differences(name, policies)
 
     candidates: list[Policy | tuple[Policy, Policy]] = [*policies, *pairs]
@@ -61,9 +60,7 @@ def build_table(
     rows: list[tuple[Cell, ...]] = []
     for model in comparison.models:
         for policy in (p for p in policies if p.model == model):
-            cells = [
-                Cell(score.mean, score.se, bold=(policy, column) in best) for column, score in values[policy].items()
-            ]
+            cells = [_cell(score, bold=(policy, column) in best) for column, score in values[policy].items()]
             seeds = str(len(policy.seeds)) if policy.seeds else ""
             label = (
                 Cell(text=method_label(policy.method), key=policy.method),
@@ -71,45 +68,51 @@ def build_table(
             )
             rows.append(_row(policy, label, seeds, cells, paper, shown, policy))
         for a, b in (pair for pair in pairs if pair[0].model == model):
-            delta = difference(scores, rates, a, b, benchmarks)
-            cells = [Cell(score.mean, score.se, signed=True) for score in delta.values()]
+            delta = difference_intervals(rates, a, b, benchmarks)
+            cells = [_cell(score, signed=True) for score in delta.values()]
             label = _difference_label(a, b)
             rows.append(_row(a, label, str(len(a.seeds)), cells, paper, shown, (a, b)))
 
     samples = int(used["samples"].iloc[0])
     title = TITLES.get(name, f"Comparison {name}")
     caption = (
-        f"{title}. Pass@1 in percent ± standard error; pass@1 = avg@{samples}, the mean over {samples} sampled "
+        f"{title}. Pass@1 in percent [95 % interval]; pass@1 = avg@{samples}, the mean over {samples} sampled "
         + ("completions per problem." if samples > 1 else "completion per problem.")
     )
-    notes = _notes(used, benchmarks, policies, bool(pairs), rates is not None)
+    notes = _notes(used, benchmarks, policies, bool(pairs))
     return Table(
         name, _columns(benchmarks, shown), tuple(rows), caption, (*notes, *_paper_notes(paper, policies, shown))
     )
 
 
-def marked(values: Mapping[Policy, Mapping[str, Score]]) -> set[tuple[Policy, str]]:
-    """Which cells are bold: in each column the best, with all whose difference from it is within 2 standard errors.
+def _cell(score: Interval, bold: bool = False, signed: bool = False) -> Cell:
+    return Cell(100 * score.mean, 100 * score.low, 100 * score.high, bold=bold, signed=signed)
 
-    The contest is among the rows of one model and group size; a base policy takes part in each of its model's, and
-    is bold if it is so in all. A contest without a second row marks nothing.
+
+def marked(
+    values: Mapping[Policy, Mapping[str, Interval]], rates: pd.DataFrame, benchmarks: Sequence[str]
+) -> set[tuple[Policy, str]]:
+    """Which cells are bold: in each column the best, with all whose paired difference from it has 0 in its interval.
+
+    The contest is among the rows of one model, group size and checkpoint; a base policy takes part in each of its
+    model's, and is bold if it is so in all. A contest without a second row marks nothing.
     """
-    contests: dict[tuple[str, int], list[Policy]] = {}
+    contests: dict[tuple[str, int, str], list[Policy]] = {}
     for policy in values:
         if policy.group_size is not None:
-            contests.setdefault((policy.model, policy.group_size), []).append(policy)
+            contests.setdefault((policy.model, policy.group_size, policy.checkpoint), []).append(policy)
     bold: set[tuple[Policy, str]] = set()
     lost: set[tuple[Policy, str]] = set()
-    for (model, _), rows in contests.items():
+    for (model, _, _), rows in contests.items():
         entrants = [p for p in values if p.model == model and p.group_size is None] + rows
         if len(entrants) < 2:
             continue
+        rivals = dict(zip(entrants, map(with_average, paired_strata(rates, entrants, benchmarks)), strict=True))
         for column in values[entrants[0]]:
-            top = max((values[p][column] for p in entrants), key=lambda score: score.mean)
+            top = max(entrants, key=lambda p: values[p][column].mean)
             for p in entrants:
-                score = values[p][column]
-                near = top.mean - score.mean <= 2 * math.hypot(top.se, score.se)
-                (bold if near else lost).add((p, column))
+                behind = t_interval([x - y for x, y in zip(rivals[p][column], rivals[top][column], strict=True)])
+                (bold if p == top or behind.low <= 0 <= behind.high else lost).add((p, column))
     return bold - lost
 
 
@@ -133,7 +136,13 @@ def _difference_label(a: Policy, b: Policy) -> tuple[Cell, Cell]:
 
 
 def _reported(paper: pd.DataFrame, row: Policy | tuple[Policy, Policy], benchmark: str) -> float | None:
-    """The paper's number for a row; for a difference its reported gain, or else the difference of its two numbers."""
+    """The paper's number for a row; for a difference its reported gain, or else the difference of its two numbers.
+
+    None for a checkpoint that the paper does not evaluate.
+    """
+    first = row if isinstance(row, Policy) else row[0]
+    if first.checkpoint != paper_checkpoint(first.order):
+        return None
     if isinstance(row, Policy):
         return paper_value(paper, row, benchmark)
     a, b = row
@@ -146,6 +155,7 @@ def _reported(paper: pd.DataFrame, row: Policy | tuple[Policy, Policy], benchmar
 def _columns(benchmarks: Sequence[str], shown: Sequence[str]) -> tuple[Column, ...]:
     keys = [("model", "Model"), ("method", "Method"), ("order", "Order")]
     columns = [Column(key, header, numeric=False) for key, header in keys]
+    columns += [Column("checkpoint", "Checkpoint", numeric=False)]
     columns += [Column("group_size", "G"), Column("seeds", "Seeds")]
     columns += [Column(name, BENCHMARKS.get(name, name), OURS) for name in (*benchmarks, AVERAGE)]
     if shown:
@@ -163,7 +173,8 @@ def _row(
     reported: Policy | tuple[Policy, Policy],
 ) -> tuple[Cell, ...]:
     size = "" if policy.group_size is None else str(policy.group_size)
-    head = [Cell(text=policy.model), *label, Cell(text=size), Cell(text=seeds)]
+    checkpoint = Cell(text=policy.checkpoint if size else "")
+    head = [Cell(text=policy.model), *label, checkpoint, Cell(text=size), Cell(text=seeds)]
     signed = not isinstance(reported, Policy)
     theirs = [Cell(_reported(paper, reported, name), signed=signed) for name in shown]
     known = any(cell.value is not None for cell in theirs)
@@ -171,34 +182,30 @@ def _row(
     return (*head, *cells, *source, *theirs)
 
 
-def _notes(
-    used: pd.DataFrame, benchmarks: Sequence[str], policies: Sequence[Policy], differences: bool, paired: bool
-) -> list[str]:
+def _notes(used: pd.DataFrame, benchmarks: Sequence[str], policies: Sequence[Policy], differences: bool) -> list[str]:
     sizes = ", ".join(
         f"{BENCHMARKS.get(name, name)} {low}" if low == high else f"{BENCHMARKS.get(name, name)} {low} to {high}"
         for name in benchmarks
         for counts in [used.loc[used["benchmark"] == name, "problems"]]
         for low, high in [(int(counts.min()), int(counts.max()))]
     )
+    one_seed = (
+        "One seed: BCa bootstrap over problems, all completions of a problem being one cluster; the spread between "
+        "training runs is not in it."
+    )
+    several = "Several seeds: Student's t over problems and training runs."
+    counts = {len(p.seeds) for p in policies if p.seeds}
+    intervals = " ".join(text for text, shown in ((one_seed, 1 in counts), (several, max(counts) > 1)) if shown)
     notes = [
-        f"Standard errors are over problems, all completions of a problem being one cluster. Problems scored: {sizes}.",
-        "Average is the mean of the benchmark means; its standard error takes the benchmarks as independent.",
-        "Bold: the best of a column among the rows of one model and group size, and every row whose difference from it "
-        "is within 2 standard errors of the difference (errors taken as independent, so the rule is cautious).",
+        f"Intervals are 95 %. {intervals} Problems scored: {sizes}.",
+        "Average is the mean of the benchmark means.",
+        "Checkpoint: best by maj@n on the validation problems during training, and final. The paper evaluates the best "
+        "one, and of easy-to-hard runs the final one.",
+        "Bold: the best of a column among the rows of one model, group size and checkpoint, and every row whose "
+        "difference from it, paired over problems, has 0 in its 95 % interval.",
     ]
-    if any(len(p.seeds) > 1 for p in policies):
-        notes.append(
-            "Rows over several seeds show the mean of the seeds; se² = mean of the seeds' se² + variance of the seeds' "
-            "means / seeds, since the seeds share the problems."
-        )
-    else:
-        notes.append("One training seed per row: the errors do not contain the spread between training runs.")
     if differences:
-        notes.append(
-            "Difference rows (−): paired over problems, in percentage points."
-            if paired
-            else "Difference rows (−): in percentage points, the errors of the two rows taken as independent."
-        )
+        notes.append("Difference rows (−): paired over problems and seeds, Student's t, in percentage points.")
     protocols = ", ".join(dict.fromkeys(used["protocol"]))
     return [*notes, f"Evaluation protocol: {protocols}."]
 
@@ -208,7 +215,7 @@ def _paper_notes(paper: pd.DataFrame, policies: Sequence[Policy], shown: Sequenc
         return ["The paper reports no number for these runs."]
     notes = [
         "Columns headed Paper are the numbers that the paper reports (arXiv 2602.05165) for the same method, "
-        f"order and group size; {DASH} means not reported or not available."
+        f"order, group size and checkpoint; {DASH} means not reported or not available."
     ]
     foreign = [m for m in dict.fromkeys(p.model for p in policies) if paper_model(paper, m).lower() != m.lower()]
     if foreign:

@@ -90,6 +90,9 @@ class VLLMRollouts:
                 # One engine per process, also where processes train together.
                 distributed_executor_backend="external_launcher" if _several_processes() else "uni",
                 enforce_eager=self._on_cpu,
+                # For a prompt that is split over two batches vLLM turns the request's generator back, since the first
+                # part draws in vain. torch's CPU generators cannot be turned back: vLLM fails.
+                enable_chunked_prefill=not self._on_cpu,
                 enable_sleep_mode=not self._on_cpu,
                 use_tqdm_on_load=False,
                 seed=0,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ebpo.algorithms.settings import AlgorithmSettings
 from ebpo.config import RunId, read_config
 from ebpo.integrations.verl_export import overrides
 from ebpo.problems.record import Problem, write_problems
@@ -17,11 +18,21 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 METHODS = ("grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo")
 
 
-def settings_of(method: str, gpus: int = 8, **coordinates: Any) -> dict[str, Any]:
-    """verl's settings for a run of config/paper.yaml; coordinates other than the paper's main table by name."""
+def settings_of(
+    method: str, gpus: int = 8, settings: AlgorithmSettings | None = None, **coordinates: Any
+) -> dict[str, Any]:
+    """verl's settings for a run of config/paper.yaml.
+
+    Args:
+        settings: in place of the method's own.
+        coordinates: those of the run, where they are not the paper's main table.
+    """
     experiment = read_config(REPOSITORY / "config" / "paper.yaml")
     run = {"model": "qwen3-8b", "method": method, "order": "topic", "group_size": 4, "seed": 0, **coordinates}
-    return overrides(experiment.run_config(RunId(**run)), experiment.models["qwen3-8b"].path, gpus, 1)
+    config = experiment.run_config(RunId(**run))
+    if settings is not None:
+        config = config.model_copy(update={"settings": settings})
+    return overrides(config, experiment.models["qwen3-8b"].path, gpus, 1)
 
 
 def problems(count: int = 6) -> list[Problem]:

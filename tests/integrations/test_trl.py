@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+
+pytest.importorskip("trl", reason="trl is the extra `trl`, and not in verl's environment")
+
 import trl
 from datasets import Dataset
 from peft import LoraConfig

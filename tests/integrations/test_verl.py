@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.utils import create_rl_dataset, need_critic, need_reference_policy
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from ebpo.algorithms.ebpo import EBPOBaseline, EBPOState
+from ebpo.algorithms.settings import EntropyMechSettings
 from ebpo.integrations.verl import METRICS_FILE, PRIOR_FILE, Driver, PriorCheckpoint, driver
 from ebpo.integrations.verl_export import command
 
@@ -201,12 +204,18 @@ def checkpointing(folder: Path, *changes: str) -> CheckpointCallback:
 
 
 def save(callback: CheckpointCallback, folder: Path, step: int) -> Path:
-    """What verl does at the end of `PPOTrainer._save_checkpoint`."""
-    checkpoint = folder / f"global_step_{step}"
-    checkpoint.mkdir(parents=True)
-    (folder / "latest_checkpointed_iteration.txt").write_text(str(step))
-    callback.on_save(trainer=None, global_step=step, checkpoint_dir=str(checkpoint), async_save=False)
-    return checkpoint
+    """verl's own saving of a checkpoint, with stand-ins for its workers and its data."""
+    trainer = SimpleNamespace(
+        config=callback.config,
+        global_steps=step,
+        actor_rollout_wg=SimpleNamespace(save_checkpoint=lambda *_, **__: None),
+        use_critic=False,
+        train_dataloader=SimpleNamespace(state_dict=dict),
+        trainer_mode="sync",
+        checkpoint_callback=callback,
+    )
+    PPOTrainer._save_checkpoint(trainer)
+    return folder / f"global_step_{step}"
 
 
 @pytest.mark.parametrize("mode", ["auto", "resume_path"])
@@ -274,12 +283,13 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def configurations(exported: Path) -> dict[str, DictConfig]:
     """Method -> configuration that hydra composes from the arguments of the run's command."""
+    return {method: composed(*arguments(settings_of(method), exported)) for method in METHODS}
 
-    def arguments(method: str) -> list[str]:
-        lines = command(settings_of(method)).replace("$here", str(exported)).splitlines()
-        return [shlex.split(line.removesuffix("\\"))[0] for line in lines if line.startswith("  ")][:-1]
 
-    return {method: composed(*arguments(method)) for method in METHODS}
+def arguments(values: dict[str, Any], folder: Path) -> list[str]:
+    """What the shell makes of the overrides in the run's command."""
+    lines = command(values).replace("$here", str(folder)).splitlines()
+    return [shlex.split(line.removesuffix("\\"))[0] for line in lines if line.startswith("  ")][:-1]
 
 
 @pytest.mark.slow
@@ -327,6 +337,15 @@ def test_the_configuration_is_the_method(
     assert (actor.kl_loss_coef if actor.use_kl_loss else None) == kl
     assert algorithm.filter_groups.enable == gate
     assert config.trainer.total_training_steps == 1000
+
+
+def test_kl_cov_is_the_other_policy_loss_of_entropy_mech(exported: Path) -> None:
+    variant = EntropyMechSettings(variant="kl_cov", kl_cov_fraction=0.01, kl_cov_coef=0.5)
+    config = composed(*arguments(settings_of("entropy_mech", settings=variant), exported))
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    loss = config.actor_rollout_ref.actor.policy_loss
+    assert (loss.loss_mode, loss.kl_cov_ratio, loss.ppo_kl_coef) == ("kl_cov", 0.01, 0.5)
+    assert callable(get_policy_loss_fn(loss.loss_mode))
 
 
 def test_dr_grpo_divides_by_the_configured_length(configurations: dict[str, DictConfig]) -> None:

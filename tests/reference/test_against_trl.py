@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from torch import Tensor
+
+pytest.importorskip("trl", reason="trl is the extra `trl`, and not in verl's environment")
+
+from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from ebpo.algorithms.grpo import dr_grpo_advantages, grpo_advantages

@@ -1,7 +1,6 @@
 """A small synthetic experiment on disk, as the trainer and the evaluator leave it."""
 
 import json
-import math
 import random
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from ebpo.config import ExperimentConfig, RunId, dump_yaml, read_config
 
 REPOSITORY = Path(__file__).parents[2]
 STEPS, SAMPLES, PROBLEMS = 40, 4, 20
+EVALUATIONS = ("evaluation", "evaluation_best")
 
 
 class Experiment:
@@ -29,13 +29,39 @@ class Experiment:
         self.runs = [root / run.folder for run in self.config.runs()]
         for index, run in enumerate(self.config.runs()):
             self._write_run(run, random.Random(index))
-            self._write_scores(root / run.folder, run.model_dump(), 0.4 + 0.05 * index, random.Random(index))
-        base = {"model": "demo", "method": "base", "order": "", "group_size": "", "seed": ""}
-        self._write_scores(root / "base/demo", base, 0.3, random.Random(99))
-        self.scores = [f / "evaluation/scores.csv" for f in [root / "base/demo", *self.runs]]
+            for folder, checkpoint, more in (("evaluation", "final", 0.0), ("evaluation_best", "best", 0.02)):
+                identity = {**run.model_dump(), "checkpoint": checkpoint}
+                level = 0.4 + 0.05 * index + more
+                self._write_scores(root / run.folder / folder, identity, level, random.Random(f"{index}{checkpoint}"))
+        base = {"model": "demo", "method": "base", "order": "", "group_size": "", "seed": "", "checkpoint": "final"}
+        self._write_scores(root / "base/demo/evaluation", base, 0.3, random.Random(99))
+        folders = [root / "base/demo/evaluation", *(f / name for f in self.runs for name in EVALUATIONS)]
+        self.scores = [folder / "scores.csv" for folder in folders]
+        self._write_base()
         self.topics = root / "clusters/topics.json"
         self.topics.parent.mkdir()
         self.topics.write_text(json.dumps({"method": "kmeans", "clusters": 2, "adjusted_rand": 0.9, "sizes": {"a": 3}}))
+
+    def _write_base(self) -> None:
+        """What the report says of data, base policy and protocol, and the examples of every run."""
+        digest = "ab" * 32
+        manifest = {"counts": {"problems": {"train": 3}}, "sha256": {"train.parquet": digest}}
+        protocol = {"digest": "abc123", "samples": SAMPLES, "prompts": {"algebra": digest}}
+        files = {
+            "data/manifest.json": manifest,
+            "base/demo/policy.json": {"sha256": "cd" * 32},
+            "base/demo/evaluation/record.json": {"protocol": protocol, "benchmarks": {}},
+        }
+        for name, value in files.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(json.dumps(value), encoding="utf-8")
+        example = {
+            "benchmark": "algebra", "problem_id": "algebra-0", "sample": 0, "question": "Is 1 < 2?", "gold": "yes",
+            "completion": "</script><b>yes</b>", "cut": False, "extracted": "yes", "verdict": "correct",
+            "reason": "text", "tokens": 3, "finish_reason": "stop",
+        }  # fmt: skip
+        for run in self.runs:
+            (run / "evaluation/examples.jsonl").write_text(json.dumps(example) + "\n", encoding="utf-8")
 
     def _write_run(self, run: RunId, rng: random.Random) -> None:
         folder = self.root / run.folder
@@ -69,7 +95,7 @@ class Experiment:
         (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 
     def _write_scores(self, folder: Path, identity: dict, level: float, rng: random.Random) -> None:
-        (folder / "evaluation").mkdir(parents=True)
+        folder.mkdir(parents=True)
         problems, scores = [], []
         for benchmark in self.config.evaluation.benchmarks:
             counts = [sum(rng.random() < level for _ in range(SAMPLES)) for _ in range(PROBLEMS)]
@@ -77,7 +103,7 @@ class Experiment:
                 row = {"benchmark": benchmark, "problem_id": f"{benchmark}-{i}", "samples": SAMPLES}
                 problems.append({**row, "correct": correct, "unscorable": 0})
             rates = pd.Series(counts) / SAMPLES
-            values = {"pass_at_1": rates.mean(), "se": rates.std(ddof=1) / math.sqrt(PROBLEMS), "protocol": "abc123"}
+            values = {"pass_at_1": rates.mean(), "protocol": "abc123"}
             scores.append({**identity, "benchmark": benchmark, "problems": PROBLEMS, "samples": SAMPLES, **values})
-        pd.DataFrame(problems).to_csv(folder / "evaluation/per_problem.csv", index=False)
-        pd.DataFrame(scores).to_csv(folder / "evaluation/scores.csv", index=False)
+        pd.DataFrame(problems).to_csv(folder / "per_problem.csv", index=False)
+        pd.DataFrame(scores).to_csv(folder / "scores.csv", index=False)

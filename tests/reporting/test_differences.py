@@ -19,9 +19,7 @@ def experiment(tmp_path_factory) -> Experiment:
 
 @pytest.fixture(scope="module")
 def rates(experiment) -> pd.DataFrame:
-    found = read_rates(experiment.scores)
-    assert found is not None
-    return found
+    return read_rates(experiment.scores)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,8 @@ def frame(experiment, rates) -> pd.DataFrame:
 
 def test_averages_have_every_policy_and_benchmark(experiment, rates):
     frame = averages(experiment.config, rates)
-    assert len(frame) == (1 + 8) * 6  # the base policy and eight runs, five benchmarks and their average
+    assert len(frame) == (1 + 2 * 8) * 6  # the base policy, two checkpoints of eight runs; five benchmarks, average
+    frame, rates = (table[table["checkpoint"].isin(["", "final"])] for table in (frame, rates))
     own = rates[(rates["method"] == "dapo") & (rates["benchmark"] == "algebra")].sort_values("problem_id")
     row = frame[(frame["method"] == "dapo") & (frame["benchmark"] == "algebra")].iloc[0]
     expected = bootstrap_interval(own["rate"].to_numpy())
@@ -41,6 +40,7 @@ def test_averages_have_every_policy_and_benchmark(experiment, rates):
 
 
 def test_differences_are_paired_by_problem(frame, rates):
+    frame, rates = (table[table["checkpoint"] == "best"] for table in (frame, rates))
     row = frame[
         (frame["comparison"] == "main") & (frame["a"] == "runs/demo/ebpo-topic/G4")
         & (frame["b"] == "runs/demo/grpo-topic/G4") & (frame["benchmark"] == "algebra")
@@ -57,20 +57,20 @@ def test_differences_are_paired_by_problem(frame, rates):
 
 
 def test_families_of_holms_correction(frame):
-    own = frame[(frame["comparison"] == "main") & (frame["family"] == "averages")]
+    final = frame[(frame["comparison"] == "main") & (frame["checkpoint"] == "final")]
+    own = final[final["family"] == "averages"]
     assert sorted(own["a"].str.extract(r"demo/(\w+)-topic")[0]) == ["dapo", "dr_grpo", "ebpo", "entropy_mech"]
     assert own["p_holm"].tolist() == pytest.approx(list(holm(dict(enumerate(own["p"]))).values()))
-    benchmarks = frame[(frame["comparison"] == "main") & (frame["family"] == "benchmarks")]
-    assert len(benchmarks) == 4 * 5
+    assert len(final[final["family"] == "benchmarks"]) == 4 * 5
 
 
 def test_strata_hold_each_problem_once(frame):
     own = frame[(frame["comparison"] == "clustering") & (frame["family"] == "strata")]
     assert set(own["benchmark"]) <= {"base_0", "base_to_half", "base_over_half"}
-    assert own["problems"].sum() == 100
+    assert own.groupby("checkpoint")["problems"].sum().to_dict() == {"best": 100, "final": 100}
 
 
 def test_a_base_policy_stands_against_every_seed(frame):
     own = frame[(frame["comparison"] == "main") & (frame["family"] == "averages, from base")]
-    assert len(own) == 5
+    assert len(own) == 2 * 5
     assert set(own["b"]) == {"base/demo"}

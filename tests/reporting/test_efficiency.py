@@ -11,6 +11,7 @@ from synthetic_experiment import Experiment
 from ebpo.config import RunId
 from ebpo.reporting.efficiency import completions_to_reach, efficiency_curves, efficiency_targets
 from ebpo.reporting.runs import Run, read_runs
+from ebpo.reporting.validation import validation_summary
 
 
 def run(method: str, seed: int, total: list[float | None], accuracy: list[float | None]) -> Run:
@@ -60,3 +61,11 @@ def test_files_of_an_experiment(experiment: Experiment):
     curves = efficiency_curves(read_runs(experiment.runs))
     assert len(curves) == 8 * 5
     assert set(efficiency_targets(curves)["reached"]) == {1}
+
+
+def test_validation_names_the_first_best_step_and_what_the_end_has():
+    votes = {"validation/maj@2": [0.1, 0.5, 0.5, 0.4], "validation/pass@2": [0.2, 0.8, 0.9, 0.7]}
+    metrics = pd.DataFrame({**votes, "validation/pass@1": [0.1, 0.4, 0.6, 0.3]}, index=[0, 5, 10, 15])
+    row = validation_summary([Run(PLAIN.id, 15, metrics, {})], 2).iloc[0]
+    assert (row["best_step"], row["final_step"]) == (5, 15)
+    assert (row["best_maj_at_2"], row["best_pass_at_1"], row["final_pass_at_2"]) == (0.5, 0.4, 0.7)

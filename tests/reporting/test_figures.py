@@ -2,12 +2,15 @@
 
 import json
 
+import pandas as pd
 import pytest
 from synthetic_experiment import Experiment
 
-from ebpo.reporting.figures import curves, main_figure, penalty, prior, seed_mean, smoothing_window
+from ebpo.reporting.captions import figure_names
+from ebpo.reporting.figures import curves, penalty, prior, smoothing_window
 from ebpo.reporting.runs import read_run, read_runs
-from ebpo.reporting.scores import read_scores
+from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean
+from ebpo.reporting.scores import read_rates
 from ebpo.reporting.style import method_colours, save, style
 
 COLOURS = method_colours(["grpo", "ebpo"])
@@ -48,7 +51,30 @@ def test_a_metric_that_a_run_lacks_is_named_in_the_figure(experiment: Experiment
 def test_main_figure_names_a_missing_run(experiment: Experiment) -> None:
     runs = [run for run in read_runs(experiment.runs) if run.id.method != "dapo"]
     with pytest.raises(ValueError, match="runs/demo/dapo-topic/G4: 0 of 1 seeds"):
-        main_figure(experiment.config, runs, read_scores(experiment.scores), method_colours([]))
+        main_figure(experiment.config, runs, read_rates(experiment.scores), method_colours([]))
+
+
+def test_the_curriculum_has_a_group_of_bars_per_benchmark(experiment: Experiment) -> None:
+    with style():
+        (axes,) = curriculum(experiment.config, read_rates(experiment.scores), method_colours([])).axes
+    bars = [[bar.get_height() for bar in own] for own in axes.containers if hasattr(own, "patches")]
+    assert [len(own) for own in bars] == [6, 6, 6]  # base policy, GRPO, EBPO
+    scores = pd.read_csv(experiment.root / "runs/demo/ebpo-difficulty/G4/seed0/evaluation/scores.csv")
+    assert bars[2][:5] == pytest.approx((100 * scores["pass_at_1"]).tolist())
+
+
+def test_group_sizes_are_drawn_where_there_are_several(experiment: Experiment) -> None:
+    assert "group_size" not in figure_names(experiment.config)
+    main = experiment.config.comparisons["main"]
+    several = {"main": main.model_copy(update={"group_sizes": [4, 8]})}
+    config = experiment.config.model_copy(update={"comparisons": several})
+    assert "group_size" in figure_names(config)
+    assert "curriculum" not in figure_names(config)
+    rates = read_rates(experiment.scores)
+    larger = rates[rates["group_size"] == 4].assign(group_size=8).astype({"group_size": "Int64"})
+    with style():
+        (axes,) = group_sizes(config, pd.concat([rates, larger]), method_colours([])).axes
+    assert len(axes.containers) == len(main.methods)
 
 
 def test_seed_mean_and_smoothing_window(experiment: Experiment) -> None:

@@ -26,7 +26,7 @@ def checkout(tmp_path: Path) -> Path:
     folder = shutil.copytree(REPOSITORY, tmp_path / "checkout", symlinks=True, ignore=leave)
     experiment = Experiment(folder / "results/demo")
     shutil.copy(experiment.config_path, folder / "experiment.yaml")
-    for left in ("config", "clusters"):
+    for left in ("config", "clusters", "data"):
         shutil.rmtree(folder / "results/demo" / left)
     theorems = folder / "results/theory/theorems.csv"
     theorems.parent.mkdir()
@@ -48,14 +48,20 @@ def test_one_line_makes_them_and_cannot_train(checkout):
     result = snakemake(checkout, *LINE)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     root = checkout / "results/demo"
-    for name in ("tables/main.tex", "figures/efficiency.svg", "claims/claims.md", "claims/differences.csv"):
+    for name in (
+        "tables/main.tex",
+        "figures/efficiency.svg",
+        "figures/curriculum.svg",
+        "claims/claims.md",
+        "claims/differences.csv",
+    ):
         assert (root / name).is_file()
     logs = {path.relative_to(root / "logs").parts[0] for path in (root / "logs").rglob("*.log")}
     assert logs == {"config", "table", "figures.log", "claims.log"}
     assert not (root / "data").exists()
 
 
-@pytest.mark.parametrize("file", ["metrics.jsonl", "evaluation/scores.csv", "evaluation/per_problem.csv"])
+@pytest.mark.parametrize("file", ["metrics.jsonl", "evaluation/scores.csv", "evaluation_best/per_problem.csv"])
 def test_a_missing_file_is_named(checkout, file):
     gone = Path("results/demo/runs/demo/dapo-topic/G4/seed0") / file
     (checkout / gone).unlink()

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from synthetic_experiment import REPOSITORY, Experiment
 
-from ebpo.reporting.captions import FIGURES
+from ebpo.reporting.captions import CLUSTER_FIGURES, figure_names
 from ebpo.reporting.theory_figures import COLUMNS, REPORT_FIGURES
 
 
@@ -40,6 +41,7 @@ def error_line(result: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_tables_figures_report(experiment: Experiment) -> None:
     root = experiment.root
     for comparison, name in [("main", "tables"), ("main", "again"), ("clustering", "tables"), ("curriculum", "tables")]:
@@ -50,20 +52,35 @@ def test_tables_figures_report(experiment: Experiment) -> None:
         assert first.read_bytes() == second.read_bytes()
     common = ["--config", experiment.config_path, "--runs", *experiment.runs]
     result = run("figures.py", *common, "--scores", *experiment.scores, "--out", root / "figures")
+    names = figure_names(experiment.config)
     assert result.returncode == 0, result.stderr
     drawn = {path.name for path in (root / "figures").iterdir()}
-    assert drawn == {f"{name}.{suffix}" for name in FIGURES for suffix in ("svg", "png")}
+    assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}
     prefixes = [root / "tables" / name for name in ("main", "clustering", "curriculum")]
+    theory = theory_folder(root)
     result = run(
-        "report.py", *common, "--tables", *prefixes, "--figures", root / "figures", "--topics", experiment.topics,
-        "--theory", theory_folder(root), "--commit", "abc1234", "--out", root / "report.html",
+        "claims.py", *common, "--scores", *experiment.scores, "--paper", REPOSITORY / "config/paper_results.csv",
+        "--theory", theory, "--out", root / "claims",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for name in CLUSTER_FIGURES:
+        (root / f"figures/{name}.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
+    result = run(
+        "report.py", *common, "--claims", root / "claims", "--tables", *prefixes, "--figures", root / "figures",
+        "--clusters", *CLUSTER_FIGURES, "--topics", experiment.topics, "--theory", theory,
+        "--manifest", root / "data/manifest.json", "--base", root / "base/demo", "--commit", "abc1234",
+        "--out", root / "report.html",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     html = (root / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?\s*(https?:)?//""", html)
     assert "http://" not in html
     assert "https://" not in html
-    assert html.count("data:image/svg+xml;base64,") == len(FIGURES) + len(REPORT_FIGURES)
+    assert html.count("data:image/svg+xml;base64,") == len(names) + len(CLUSTER_FIGURES) + len(REPORT_FIGURES)
+    assert html.index('id="claims"') < html.index('id="tables"') < html.index('id="runs"')
+    # A completion cannot end the script element that holds it.
+    assert html.count("</script>") == 2
+    assert "ab" * 32 in html
     ids = re.findall(r'\sid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     for text in ("Main comparison", "abc1234", "0:01:15", "5,120", "40 of 40", "0.900", "EBPO − GRPO"):
@@ -79,7 +96,7 @@ def test_missing_score_file_is_named(experiment: Experiment) -> None:
 
 
 def test_missing_benchmark_is_named(experiment: Experiment) -> None:
-    path = experiment.root / "runs/demo/grpo-topic/G4/seed0/evaluation/scores.csv"
+    path = experiment.root / "runs/demo/grpo-topic/G4/seed0/evaluation_best/scores.csv"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line for line in lines if ",algebra," not in line) + "\n")
     line = error_line(tables(experiment, "main"))
@@ -103,6 +120,6 @@ def test_missing_metrics_are_named(experiment: Experiment) -> None:
 
 
 def test_reporting_does_not_import_torch() -> None:
-    modules = "figures, html, paper, runs, scores, table, tables, theory_figures"
+    modules = "browser, figures, html, paper, runs, scores, summaries, table, tables, theory_figures"
     code = f"import sys; from ebpo.reporting import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

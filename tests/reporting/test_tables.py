@@ -1,78 +1,122 @@
 """Cells against hand computation, the bold rule, refusals, and the three forms of a table."""
 
-import math
+import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from synthetic_experiment import REPOSITORY, Experiment
 
+from ebpo.config import Comparison
+from ebpo.evaluation.intervals import bootstrap_interval, t_interval
 from ebpo.reporting.paper import paper_value, read_paper
-from ebpo.reporting.scores import Policy, Score, average, check_comparable, difference, read_scores, summarise
+from ebpo.reporting.rates import difference_intervals, policy_intervals
+from ebpo.reporting.scores import (
+    Policy,
+    check_comparable,
+    comparison_policies,
+    policy_scores,
+    read_rates,
+    read_scores,
+)
 from ebpo.reporting.table import Cell, Column, Table, latex_escape, read_markdown, to_csv, to_latex, to_markdown
 from ebpo.reporting.tables import build_table, marked
 
 PAPER = REPOSITORY / "config/paper_results.csv"
 RUN = Policy("m", "ebpo", "topic", 4, (0, 1))
+BASE = Policy("m", "base")
 
 
-def frame(rows: list[tuple[int, str, float, float]]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=["seed", "benchmark", "pass_at_1", "se"])
-    return table.assign(model="m", method="ebpo", order="topic", group_size=4, source="f")
+def rates_of(policy: Policy, values: dict[tuple[int, str], list[float]]) -> pd.DataFrame:
+    """Rates of a policy by seed and benchmark, of the problems 0, 1, ..."""
+    frames = [
+        pd.DataFrame({"seed": seed, "benchmark": name, "problem_id": [str(i) for i in range(len(own))], "rate": own})
+        for (seed, name), own in values.items()
+    ]
+    frame = pd.concat(frames, ignore_index=True).assign(model=policy.model, method=policy.method, order=policy.order)
+    size = pd.array([policy.group_size] * len(frame), dtype="Int64")
+    seeds = frame["seed"].astype("Int64").where(frame["seed"] >= 0)
+    return frame.assign(group_size=size, seed=seeds, checkpoint=policy.checkpoint)
 
 
-def test_average_is_the_mean_of_means_with_independent_errors() -> None:
-    assert average([Score(10, 3), Score(20, 4)]) == Score(15, 2.5)
+def test_one_seed_has_the_bootstrap_and_several_have_students_t() -> None:
+    first, second = [0.1, 0.5, 0.9, 0.3], [0.2, 0.4, 0.8, 0.2]
+    one = policy_intervals(rates_of(RUN, {(0, "a"): first}), RUN._replace(seeds=(0,)), ["a"])
+    assert one["a"] == bootstrap_interval(np.array(first))
+    two = policy_intervals(rates_of(RUN, {(0, "a"): first, (1, "a"): second}), RUN, ["a"])
+    expected = t_interval(np.array([first, second]))
+    # Student's t knows no limits; a pass rate does.
+    assert (two["a"].mean, two["a"].se) == (expected.mean, expected.se)
+    assert expected.low < 0 == two["a"].low
 
 
-def test_two_seeds_add_their_spread_to_the_error() -> None:
-    scores = frame([(0, "a", 0.10, 0.03), (1, "a", 0.14, 0.03), (0, "b", 0.2, 0.0), (1, "b", 0.2, 0.0)])
-    result = summarise(scores, RUN, ["a", "b"])
-    # var of 10 and 14 is 8; 9 + 8 / 2 = 13.
-    assert result["a"] == pytest.approx(Score(12, math.sqrt(13)))
-    assert result["b"] == pytest.approx(Score(20, 0))
-    # Averages 15 and 17 with se 1.5: 2.25 + 2 / 2.
-    assert result["average"] == pytest.approx(Score(16, math.sqrt(3.25)))
+def test_average_is_the_mean_of_the_benchmarks_means() -> None:
+    rates = rates_of(RUN, {(0, "a"): [0.0, 0.2], (0, "b"): [0.5, 0.5, 0.8]})
+    assert policy_intervals(rates, RUN._replace(seeds=(0,)), ["a", "b"])["average"].mean == pytest.approx(0.35)
+
+
+def test_a_checkpoint_is_never_taken_for_the_other() -> None:
+    best, final = RUN._replace(seeds=(0,), checkpoint="best"), RUN._replace(seeds=(0,))
+    rates = pd.concat([rates_of(best, {(0, "a"): [0.6, 0.8]}), rates_of(final, {(0, "a"): [0.1, 0.3]})])
+    found = [policy_intervals(rates, policy, ["a"])["a"].mean for policy in (best, final)]
+    assert found == pytest.approx([0.7, 0.2])
+
+
+def test_differences_are_paired_by_problem() -> None:
+    a, b = RUN._replace(seeds=(0,)), RUN._replace(method="grpo", seeds=(0,))
+    rates = pd.concat([rates_of(a, {(0, "a"): [1.0, 0.5]}), rates_of(b, {(0, "a"): [0.5, 0.25, 1.0]})])
+    result = difference_intervals(rates, a, b, ["a"])["a"]
+    # Differences 0.5 and 0.25: mean 0.375, sd 0.1768, over sqrt(2) 0.125; the third problem is not in both.
+    assert (result.mean, result.se) == pytest.approx((0.375, 0.125))
+
+
+def test_runs_without_a_common_seed_are_refused() -> None:
+    with pytest.raises(ValueError, match="no seed in common"):
+        difference_intervals(pd.DataFrame(), RUN._replace(seeds=(0,)), RUN._replace(seeds=(1,)), ["a"])
+
+
+def score_rows(rows: list[tuple[int, str]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["seed", "benchmark"])
+    identity = {"model": "m", "method": "ebpo", "order": "topic", "group_size": 4, "checkpoint": "final"}
+    return frame.assign(**identity, source="f")
 
 
 def test_missing_benchmark_names_run_and_benchmark() -> None:
-    with pytest.raises(ValueError, match=r"runs/m/ebpo-topic/G4/seed1: .* benchmark 'a'"):
-        summarise(frame([(0, "a", 0.1, 0.03)]), RUN, ["a"])
+    with pytest.raises(ValueError, match=r"runs/m/ebpo-topic/G4/seed1, final checkpoint: .* benchmark 'a'"):
+        policy_scores(score_rows([(0, "a")]), RUN, ["a"])
 
 
 def test_a_score_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="2 scores on benchmark 'a'"):
-        summarise(frame([(0, "a", 0.1, 0.0), (0, "a", 0.1, 0.0), (1, "a", 0.1, 0.0)]), RUN, ["a"])
+        policy_scores(score_rows([(0, "a"), (0, "a"), (1, "a")]), RUN, ["a"])
 
 
-def test_paired_difference() -> None:
-    a, b = RUN._replace(seeds=(0,)), RUN._replace(method="grpo", seeds=(0,))
-    rows = [("ebpo", "p", 1.0), ("ebpo", "q", 0.5), ("grpo", "p", 0.5), ("grpo", "q", 0.25), ("grpo", "only", 1.0)]
-    rates = pd.DataFrame(rows, columns=["method", "problem_id", "rate"])
-    rates = rates.assign(model="m", order="topic", group_size=4, seed=0, benchmark="a")
-    result = difference(pd.DataFrame(), rates, a, b, ["a"])
-    # Differences 50 and 25: mean 37.5, sd 17.678, over sqrt(2) 12.5.
-    assert result["a"] == pytest.approx(Score(37.5, 12.5))
+def marks(rows: dict[Policy, list[float]]) -> set[tuple[Policy, str]]:
+    rates = pd.concat([rates_of(policy, {(0 if policy.seeds else -1, "a"): values}) for policy, values in rows.items()])
+    found = marked({policy: policy_intervals(rates, policy, ["a"]) for policy in rows}, rates, ["a"])
+    return {mark for mark in found if mark[1] == "a"}
 
 
-def test_unpaired_difference_adds_the_errors_in_quadrature() -> None:
-    a, b = RUN._replace(seeds=(0,)), RUN._replace(seeds=(1,))
-    result = difference(frame([(0, "a", 0.5, 0.03), (1, "a", 0.4, 0.04)]), None, a, b, ["a"])
-    assert result["a"] == pytest.approx(Score(10, 5))
+def test_bold_is_the_best_with_all_whose_paired_difference_may_be_0() -> None:
+    x, y, z = (Policy("m", k, "topic", 4, (0,)) for k in ("x", "y", "z"))
+    top = [0.4, 0.5, 0.6, 0.7]
+    # y differs from the top by 0.1 on one problem and -0.2 on another; z loses about 0.1 on every one.
+    rows = {BASE: [0.0] * 4, x: top, y: [0.5, 0.3, 0.6, 0.7], z: [0.3, 0.41, 0.5, 0.59]}
+    assert marks(rows) == {(x, "a"), (y, "a")}
 
 
-def test_bold_is_the_best_with_all_within_two_errors_of_the_difference() -> None:
-    base, x, y, z = Policy("m", "base"), *(Policy("m", k, "topic", 4, (0,)) for k in ("x", "y", "z"))
-    scores = {base: Score(0, 3), x: Score(50, 3), y: Score(40, 4), z: Score(39.9, 4)}
-    bold = marked({policy: {"a": score} for policy, score in scores.items()})
-    # The error of a difference is 5: 40 is within 10 of 50, 39.9 is not.
-    assert bold == {(x, "a"), (y, "a")}
+def test_bold_contest_stays_within_model_group_size_and_checkpoint() -> None:
+    small, large = Policy("m", "x", "topic", 4, (0,)), Policy("m", "x", "topic", 8, (0,))
+    best = large._replace(checkpoint="best")
+    rows = {BASE: [0.3, 0.31, 0.3], small: [0.2, 0.2, 0.21], large: [0.4, 0.41, 0.4], best: [0.9, 0.9, 0.91]}
+    assert marks(rows) == {(large, "a"), (best, "a")}  # the base policy wins at 4 and loses at 8
 
 
-def test_bold_contest_stays_within_model_and_group_size() -> None:
-    x, y = Policy("m", "x", "topic", 4, (0,)), Policy("m", "x", "topic", 8, (0,))
-    base = Policy("m", "base")
-    bold = marked({base: {"a": Score(30, 0)}, x: {"a": Score(20, 0)}, y: {"a": Score(40, 0)}})
-    assert bold == {(y, "a")}  # the base policy wins at 4 and loses at 8
+def test_rows_begin_with_the_checkpoint_that_the_paper_evaluates() -> None:
+    for order, checkpoints in (("topic", ["best", "final"]), ("difficulty", ["final", "best"])):
+        policies = comparison_policies(Comparison(models=["m"], methods=["ebpo"], orders=[order]))
+        assert [p.method for p in policies] == ["base", "ebpo", "ebpo"]
+        assert [p.checkpoint for p in policies[1:]] == checkpoints
 
 
 def test_mixed_protocols_name_both() -> None:
@@ -124,22 +168,22 @@ def test_latex_escaping() -> None:
 def small() -> Table:
     columns = (Column("name", "Name", numeric=False), Column("a_b", "a_b", "Ours"))
     rows = (
-        (Cell(text="x|y_*", key="x"), Cell(12.345678, 1.5, bold=True)),
-        (Cell(), Cell(-3.0, 0.25, signed=True)),
+        (Cell(text="x|y_*", key="x"), Cell(12.345678, 10.86, 13.84, bold=True)),
+        (Cell(), Cell(-3.0, -3.25, 0.5, signed=True)),
         (Cell(text="none"), Cell()),
     )
     return Table("small", columns, rows, "Caption 100%", ("Note_1",))
 
 
-def test_csv_has_identifiers_and_separate_errors() -> None:
-    assert to_csv(small()) == "name,a_b,a_b_se\nx,12.3457,1.5000\n,-3.0000,0.2500\nnone,,\n"
+def test_csv_has_identifiers_and_the_ends_of_intervals() -> None:
+    assert to_csv(small()) == "name,a_b,a_b_low,a_b_high\nx,12.3457,10.8600,13.8400\n,-3.0000,-3.2500,0.5000\nnone,,,\n"
 
 
 def test_markdown_comes_back(tmp_path) -> None:
     (tmp_path / "small.md").write_text(to_markdown(small()), encoding="utf-8")
     table = read_markdown(tmp_path / "small.md")
     texts = [[cell.text for cell in row] for row in table.rows]
-    assert texts == [["x|y_*", "12.35 ± 1.50"], ["–", "-3.00 ± 0.25"], ["none", "–"]]
+    assert texts == [["x|y_*", "12.35 [10.9, 13.8]"], ["–", "-3.00 [-3.2, +0.5]"], ["none", "–"]]
     assert [c.header for c in table.columns] == ["Name", "a_b"]
     assert (table.rows[0][1].bold, table.rows[1][1].bold) == (True, False)
     assert (table.name, table.caption, table.notes) == ("small", "Caption 100%", ("Note_1",))
@@ -148,36 +192,80 @@ def test_markdown_comes_back(tmp_path) -> None:
 def test_latex_form() -> None:
     text = to_latex(small())
     assert r"\caption{Caption 100\%}" in text
-    assert r"x|y\_* & \textbf{12.35 $\pm$ 1.50} \\" in text
-    assert r"-- & $-$3.00 $\pm$ 0.25 \\" in text
+    assert r"x|y\_* & \textbf{12.35} {\scriptsize [10.9, 13.8]} \\" in text
+    assert r"-- & $-$3.00 {\scriptsize [$-$3.2, +0.5]} \\" in text
     assert r"\multicolumn{1}{c}{Ours}" in text
 
 
+def test_latex_is_balanced_and_escaped(experiment: Experiment) -> None:
+    """What LaTeX would stop at: columns that do not add up, open braces or environments, bare special characters."""
+    text = to_latex(table_of(experiment, "main"))
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    specification = re.search(r"\\begin\{tabular\}\{([lr]+)\}", body)
+    assert specification is not None
+    rows = re.search(r"\\toprule(.*)\\bottomrule", body, re.DOTALL)
+    assert rows is not None
+    for row in filter(None, (line.strip().removesuffix(r"\\") for line in rows[1].splitlines())):
+        if not row.startswith((r"\midrule", r"\cmidrule")):
+            spans = [int(n) for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+            cells = len(re.findall(r"(?<!\\)&", row)) + 1
+            assert cells - len(spans) + sum(spans) == len(specification[1])
+    # A % that ends a line hides its line break, on purpose.
+    bare = re.sub(r"\\[\\%&#$_{}]|%$", "", body, flags=re.MULTILINE)
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("$") % 2 == 0
+    assert not set("%#_~^") & set(bare.replace(r"\label{tab:main}", ""))
+    begun, ended = (re.findall(rf"\\{word}\{{(\w+)\}}", body) for word in ("begin", "end"))
+    assert begun == ended[::-1]
+    assert body.isascii()
+
+
+def table_of(experiment: Experiment, name: str) -> Table:
+    scores, rates = read_scores(experiment.scores), read_rates(experiment.scores)
+    return build_table(experiment.config, name, scores, rates, read_paper(PAPER))
+
+
 def test_main_table(experiment: Experiment) -> None:
-    table = build_table(experiment.config, "main", read_scores(experiment.scores), read_paper(PAPER))
-    assert [row[1].key for row in table.rows] == ["base", "grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo"]
-    assert "avg@4" in table.caption
+    table = table_of(experiment, "main")
+    methods = ["grpo", "dr_grpo", "dapo", "entropy_mech", "ebpo"]
+    assert [row[1].key for row in table.rows] == ["base", *methods, *methods]
     keys = [column.key for column in table.columns]
-    assert table.rows[-1][keys.index("paper_math500")].value == 76.80
-    scores = pd.read_csv(experiment.root / "runs/demo/ebpo-topic/G4/seed0/evaluation/scores.csv")
-    cell = table.rows[-1][keys.index("average")]
-    assert cell.value == pytest.approx(100 * scores["pass_at_1"].mean())
-    assert cell.se == pytest.approx(100 * math.sqrt((scores["se"] ** 2).sum()) / 5)
+    at = keys.index("checkpoint")
+    assert [row[at].text for row in table.rows] == ["", *["best"] * 5, *["final"] * 5]
+    assert "avg@4" in table.caption
+    # The paper's numbers stand beside the checkpoint that it evaluated, and nowhere else.
+    theirs = [row[keys.index("paper_math500")].value for row in table.rows if row[1].key == "ebpo"]
+    assert theirs == [76.80, None]
+    for row, folder in ((5, "evaluation_best"), (10, "evaluation")):
+        scores = pd.read_csv(experiment.root / f"runs/demo/ebpo-topic/G4/seed0/{folder}/scores.csv")
+        assert table.rows[row][keys.index("average")].value == pytest.approx(100 * scores["pass_at_1"].mean())
+
+
+def test_every_score_has_an_interval(experiment: Experiment) -> None:
+    for name in experiment.config.comparisons:
+        table = table_of(experiment, name)
+        ours = [i for i, column in enumerate(table.columns) if column.group == "This replication"]
+        assert len(ours) == 6
+        for row in table.rows:
+            for cell in (row[i] for i in ours):
+                assert cell.low is not None
+                assert cell.low <= (cell.value or 0) <= (cell.high or 0)
 
 
 def test_difference_rows(experiment: Experiment) -> None:
-    scores, paper = read_scores(experiment.scores), read_paper(PAPER)
-    clustering = build_table(experiment.config, "clustering", scores, paper)
+    clustering = table_of(experiment, "clustering")
     keys = [column.key for column in clustering.columns]
-    topic, shuffled, gap = (dict(zip(keys, [c.value for c in row], strict=True)) for row in clustering.rows[1:])
+    best = [row for row in clustering.rows if row[keys.index("checkpoint")].text == "best"]
+    topic, shuffled, gap = (dict(zip(keys, [c.value for c in row], strict=True)) for row in best)
     assert gap["algebra"] == pytest.approx(topic["algebra"] - shuffled["algebra"])
     assert gap["paper_aime24"] == pytest.approx(56.04 - 53.75)
-    curriculum = build_table(experiment.config, "curriculum", scores, paper)
-    last = {c.key: x for c, x in zip(curriculum.columns, curriculum.rows[-1], strict=True)}
-    assert last["method"].key == "ebpo-grpo"
-    assert (last["paper_aime24"].value, last["paper_aime25"].value) == (3.95, 6.04)
+    curriculum = table_of(experiment, "curriculum")
+    rows = [{c.key: x for c, x in zip(curriculum.columns, row, strict=True)} for row in curriculum.rows]
+    final, best_gap = (row for row in rows if row["method"].key == "ebpo-grpo")
+    assert (final["paper_aime24"].value, final["paper_aime25"].value) == (3.95, 6.04)
+    assert (best_gap["checkpoint"].text, best_gap["paper_aime24"].value) == ("best", None)
 
 
 def test_unknown_comparison_is_refused(experiment: Experiment) -> None:
     with pytest.raises(ValueError, match="comparison 'nope' is not defined; allowed"):
-        build_table(experiment.config, "nope", read_scores(experiment.scores), read_paper(PAPER))
+        table_of(experiment, "nope")

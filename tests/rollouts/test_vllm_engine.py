@@ -157,6 +157,17 @@ def test_a_completion_does_not_depend_on_the_batch_around_it(vllm, prompts):
         assert [c.token_ids for c in alone] == [c.token_ids for c in together[i][:2]]
 
 
+def test_more_prompt_tokens_than_one_batch_takes_are_sampled_alike(vllm, prompts):
+    # vLLM's batch is 4,096 tokens on CPU, and the prompt at its end must not be split. Different ones: no cached start.
+    long = [prompts[31][i:] + prompts[31][:i] for i in range(40)]
+    assert sum(map(len, long)) > 4_096
+    assert 4_096 % len(long[0])
+    together = vllm.generate(long, 1, Sampling(1.0, 4, 5))
+    for i in (0, 27, 39):
+        (alone,) = vllm.generate(long[i : i + 1], 1, Sampling(1.0, 4, 5), keys=[i])
+        assert alone[0].token_ids == together[i][0].token_ids
+
+
 def test_the_samples_of_a_prompt_differ(vllm, prompts):
     (group,) = vllm.generate(prompts[8:9], 64, Sampling(1.5, 10, 0))
     assert len({tuple(c.token_ids) for c in group}) > 8

@@ -107,7 +107,8 @@ def test_deleting_one_runs_folder_retrains_that_run_alone(finished):
     before = tables(finished)
     shutil.rmtree(finished / "results" / "tiny" / "runs" / "demo" / "grpo-difficulty")
     plan = planned(snakemake(finished, *TINY, "-n", "--", "tables"))
-    assert (plan["train"], plan["sample"], plan["grade"]) == (1, 1, 1)
+    # Its best and its final checkpoint.
+    assert (plan["train"], plan["sample"], plan["grade"]) == (1, 2, 2)
     assert not {"problems", "topics", "difficulty", "base_policy"} & set(plan)
     assert snakemake(finished, *TINY, "--", "all").returncode == 0
     assert tables(finished) == before
@@ -143,7 +144,7 @@ def test_the_papers_dag_is_planned_without_gpu_or_hub(repository, tmp_path):
     plan = planned(result)
     # 15 of Table 1, 9 of Table 2, 2 more of Table 3 (its topic runs are in Table 1), 2 of the curriculum.
     assert plan["train"] == 15 + 9 + 2 + 2
-    assert plan["sample"] == plan["grade"] == 28 + 3
+    assert plan["sample"] == plan["grade"] == 2 * 28 + 3  # two checkpoints a run, and the base policies
     result = snakemake(checkout, "--configfile", "config/paper.yaml", "--", "data")
     assert result.returncode != 0
     assert "cannot be had from the hub" in result.stdout + result.stderr

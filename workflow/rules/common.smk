@@ -17,6 +17,7 @@ from ebpo.config import (
     parse_config,
 )
 from ebpo.config.clustering import DIFFICULTY_ORDERS, TOPIC_ORDERS
+from ebpo.reporting.captions import figure_names
 from ebpo.workflow import (
     clear_stale_lock,
     code_digest,
@@ -47,7 +48,13 @@ BENCHMARKS = [
     for name in EXPERIMENT.evaluation.benchmarks
 ]
 POLICIES = [*(f"base/{model}" for model in EXPERIMENT.models), *RUN_OF]
-SCORES = [f"{ROOT}/{policy}/evaluation/scores.csv" for policy in POLICIES]
+# Of the final checkpoint of every policy, and of the best one of every run.
+EVALUATIONS = [
+    *(f"{ROOT}/{policy}/evaluation" for policy in POLICIES),
+    *(f"{ROOT}/{run}/evaluation_best" for run in RUN_OF),
+]
+SCORES = [f"{folder}/scores.csv" for folder in EVALUATIONS]
+PROBLEM_SCORES = [f"{folder}/per_problem.csv" for folder in EVALUATIONS]
 RUN_FOLDERS = [f"{ROOT}/{run.folder}" for run in RUNS]
 SUMMARIES = [f"{folder}/summary.json" for folder in RUN_FOLDERS]
 METRICS = [f"{folder}/metrics.jsonl" for folder in RUN_FOLDERS]
@@ -79,21 +86,21 @@ TABLES = [
     for suffix in ("csv", "md", "tex")
 ]
 MAIN_TABLE = f"{ROOT}/tables/{next(iter(EXPERIMENT.comparisons))}.md"
-FIGURE_NAMES = [
-    "main",
-    "reward",
-    "grad_norm",
-    "entropy",
-    "kl_step",
-    "validation",
-    "efficiency",
-    "prior",
-    "penalty",
-]
 FIGURES = [
     f"{ROOT}/figures/{name}.{suffix}"
-    for name in FIGURE_NAMES
+    for name in figure_names(EXPERIMENT)
     for suffix in ("svg", "png")
+]
+CLAIMS = [
+    *(
+        f"{ROOT}/claims/{name}.{suffix}"
+        for name in ("claims", "efficiency_targets", "validation")
+        for suffix in ("csv", "md")
+    ),
+    *(
+        f"{ROOT}/claims/{name}.csv"
+        for name in ("averages", "differences", "efficiency")
+    ),
 ]
 MAIN_FIGURE = f"{ROOT}/figures/main.png"
 REPORT = f"{ROOT}/report.html"
@@ -194,8 +201,9 @@ def evaluated_identity(wildcards):
 
 
 def comparison_files(name, file):
-    """A file of the evaluations of a comparison's runs, and of their base policies."""
+    """A file of the evaluations of a comparison's runs, of both checkpoints, and of their base policies."""
     comparison = EXPERIMENT.comparisons[name]
-    policies = [f"base/{model}" for model in comparison.models]
-    policies += [run.folder for run in comparison_runs(comparison)]
-    return [f"{ROOT}/{policy}/evaluation/{file}" for policy in policies]
+    folders = [f"base/{model}/evaluation" for model in comparison.models]
+    for run in comparison_runs(comparison):
+        folders += [f"{run.folder}/{checkpoint}" for checkpoint in CHECKPOINTS]
+    return [f"{ROOT}/{folder}/{file}" for folder in folders]

@@ -46,6 +46,7 @@ rule grade:
         f"{ROOT}/{{policy}}/{{evaluation}}/per_problem.csv",
         f"{ROOT}/{{policy}}/{{evaluation}}/scores.csv",
         f"{ROOT}/{{policy}}/{{evaluation}}/record.json",
+        f"{ROOT}/{{policy}}/{{evaluation}}/examples.jsonl",
     log:
         f"{ROOT}/logs/grade/{{policy}}/{{evaluation}}.log",
     benchmark:
@@ -65,6 +66,7 @@ rule grade:
             *FOUNDATION,
             "ebpo/evaluation/classes.py",
             "ebpo/evaluation/estimators.py",
+            "ebpo/evaluation/examples.py",
             "ebpo/evaluation/intervals.py",
             "ebpo/evaluation/protocol.py",
             "ebpo/evaluation/scoring.py",

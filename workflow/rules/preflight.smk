@@ -23,10 +23,12 @@ rule preflight_model:
         gpu=GPUS,
     params:
         prompts=lambda wildcards, input: Path(input.prompts).parent,
+        launch=launcher(EXPERIMENT.resources.processes),
+        parallel=EXPERIMENT.resources.parallel,
         code=code_digest(
             "ebpo/preflight.py", "ebpo/estimate.py", "scripts/preflight.py"
         ),
     shell:
-        "python scripts/preflight.py --config {input.config} --model {wildcards.model} --policy {input.weights} "
-        "--train {input.train} --validation {input.validation} --prompts {params.prompts} --out {output} "
-        "2>&1 | tee {log}"
+        "{params.launch} scripts/preflight.py --config {input.config} --model {wildcards.model} "
+        "--policy {input.weights} --train {input.train} --validation {input.validation} --prompts {params.prompts} "
+        "--parallel {params.parallel} --out {output} 2>&1 | tee {log}"

@@ -1,0 +1,80 @@
+"""Where the numbers of a report come from: data, policies, evaluation protocols, versions, machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PACKAGES = (
+    "ebpo", "torch", "transformers", "vllm", "snakemake", "math-verify", "reasoning-gym", "sentence-transformers",
+    "scikit-learn", "numpy", "pandas", "matplotlib",
+)  # fmt: skip
+
+
+def read_object(path: Path, keys: set[str]) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        FileNotFoundError: the file is missing.
+        ValueError: it is no JSON object, or lacks a key.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: must be a JSON object, not {type(value).__name__}")
+    if missing := keys - set(value):
+        raise ValueError(f"{path}: keys {sorted(missing)} are missing")
+    return value
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the results, in the environment of the caller."""
+    versions = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed here"
+    return versions
+
+
+def machine() -> dict[str, str]:
+    """The caller's machine: processor, logical cores, memory, system."""
+    return {
+        "Processor": _processor(),
+        "Logical cores": str(os.cpu_count()),
+        "Memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "System": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    listed = Path("/proc/cpuinfo")
+    if sys.platform == "linux" and listed.is_file():
+        names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
+        if names:
+            return names[0]
+    return platform.processor() or platform.machine()
+
+
+def protocol_rows(record: Mapping[str, Any]) -> dict[str, str]:
+    """The protocol of an evaluation's record.json as text, nested hashes by their first 12 digits."""
+    rows = {}
+    for key, value in record["protocol"].items():
+        if isinstance(value, Mapping):
+            rows[key] = ", ".join(f"{name} {str(digest)[:12]}" for name, digest in value.items())
+        else:
+            rows[key] = str(value)
+    return rows
