@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import csv
 import datetime
-import os
 import re
 from importlib.metadata import version
-from pathlib import Path
 
 from measure import REPOSITORY, RESULTS
 
 from ebpo.files import write_text
+from ebpo.machine import machine
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 PACKAGES = ("torch", "transformers", "trl", "snakemake")
 
 
-def machine() -> str:
-    """The processor, the cores that may be used, the versions, and today."""
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    names = re.findall(r"^model name\s*:\s*(.*)$", text, flags=re.MULTILINE)
-    cores = len(os.sched_getaffinity(0))
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+def circumstances() -> str:
+    """The date, the machine and the versions."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    return f"Measured on {today}: {names[0] if names else 'unknown processor'}, {cores} cores; {versions}."
+    machines = ", ".join(f"{key.lower()} {value}" for key, value in machine().items())
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return f"Measured on {today}: {machines}; {versions}."
 
 
 def table(name: str) -> str:
@@ -42,7 +39,7 @@ def main() -> None:
 
     def renewed(match: re.Match[str]) -> str:
         name = match[1]
-        return f"<!-- {name} -->\n{machine() if name == 'machine' else table(name)}\n<!-- end -->"
+        return f"<!-- {name} -->\n{circumstances() if name == 'machine' else table(name)}\n<!-- end -->"
 
     page = re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", renewed, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     write_text(PAGE, page)

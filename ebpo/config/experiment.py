@@ -27,6 +27,7 @@ RESERVED_TARGETS = {
     "figures",
     "report",
     "theory",
+    "claims",
 }
 
 

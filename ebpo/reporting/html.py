@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ebpo.config import ExperimentConfig, dump_yaml
 from ebpo.reporting.browser import browser_data, run_facts
 from ebpo.reporting.captions import CLUSTER_FIGURES, FIGURES, figure_names
-from ebpo.reporting.provenance import machine, package_versions, protocol_rows
+from ebpo.reporting.provenance import package_versions, protocol_rows
 from ebpo.reporting.runs import Run
 from ebpo.reporting.style import method_colours
 from ebpo.reporting.table import Table
@@ -115,7 +115,7 @@ def render_report(report: Report) -> str:
         protocols={model: protocol_rows(record) for model, record in report.records.items()},
         totals=_totals(report.runs),
         commit=report.commit,
-        machine=machine(),
+        machines=_machines(report.runs),
         versions=package_versions(),
     )
 
@@ -125,6 +125,15 @@ def _verdicts(claims: Table) -> dict[str, int]:
     place = [column.header for column in claims.columns].index("Verdict")
     counts = Counter(row[place].text for row in claims.rows)
     return {verdict: counts[verdict] for verdict in ("supported", "not supported", "undecided")}
+
+
+def _machines(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """The different machines that the runs ended on."""
+    found: list[dict[str, str]] = []
+    for run in runs:
+        if "machine" in run.summary and run.summary["machine"] not in found:
+            found.append(run.summary["machine"])
+    return found
 
 
 def _totals(runs: Sequence[Run]) -> dict[str, str]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 PACKAGES = (
     "ebpo", "torch", "transformers", "vllm", "snakemake", "math-verify", "reasoning-gym", "sentence-transformers",
@@ -48,25 +44,6 @@ def package_versions() -> dict[str, str]:
         except PackageNotFoundError:
             versions[name] = "not installed here"
     return versions
-
-
-def machine() -> dict[str, str]:
-    """The caller's machine: processor, logical cores, memory, system."""
-    return {
-        "Processor": _processor(),
-        "Logical cores": str(os.cpu_count()),
-        "Memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "System": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _processor() -> str:
-    listed = Path("/proc/cpuinfo")
-    if sys.platform == "linux" and listed.is_file():
-        names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
-        if names:
-            return names[0]
-    return platform.processor() or platform.machine()
 
 
 def protocol_rows(record: Mapping[str, Any]) -> dict[str, str]:

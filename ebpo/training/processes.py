@@ -53,6 +53,10 @@ class Processes:
     def device(self) -> torch.device:
         return torch.device(self._state.device)
 
+    def accelerator(self) -> dict[str, str]:
+        """The name of this process's GPU; nothing on a CPU."""
+        return {"GPU": torch.cuda.get_device_name(self.device)} if self.device.type == "cuda" else {}
+
     def part(self, total: int) -> slice:
         """This process's part of `total` items; parts differ by at most one item."""
         return slice(total * self.rank // self.count, total * (self.rank + 1) // self.count)

@@ -31,6 +31,7 @@ from ebpo.clustering.curriculum import epoch_order
 from ebpo.config import Parallel, RunConfig
 from ebpo.files import atomic_folder, write_json, write_text
 from ebpo.grading import Grader, check_unscorable
+from ebpo.machine import machine
 from ebpo.policy.loading import set_determinism
 from ebpo.problems.record import Problem
 from ebpo.rollouts.batch import Batch, make_batch
@@ -422,6 +423,7 @@ class Trainer:
                 "training_problems": len(self.inputs.train),
                 "dropped_problems": dict(self.inputs.dropped),
                 "processes": self.processes.count,
+                "machine": machine() | self.processes.accelerator(),
                 "resumed_at": self.state.resumed_at,
                 "final": {key: value for key, value in rows[-1].items() if not key.startswith("verdict/")},
             },

@@ -92,6 +92,7 @@ class Experiment:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
         summary = {"step": STEPS, "target": STEPS, "seconds": 75.0, "completions_total": 128 * STEPS, "resumed_at": []}
+        summary["machine"] = {"Processor": "one of a test"}
         (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 
     def _write_scores(self, folder: Path, identity: dict, level: float, rng: random.Random) -> None:

@@ -81,6 +81,7 @@ def test_tables_figures_report(experiment: Experiment) -> None:
     # A completion cannot end the script element that holds it.
     assert html.count("</script>") == 2
     assert "ab" * 32 in html
+    assert "one of a test" in html
     ids = re.findall(r'\sid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     for text in ("Main comparison", "abc1234", "0:01:15", "5,120", "40 of 40", "0.900", "EBPO − GRPO"):

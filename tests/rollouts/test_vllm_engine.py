@@ -17,7 +17,7 @@ from ebpo.algorithms.rollout_correction import logprob_difference, padded_values
 from ebpo.config.rollouts import Rollouts
 from ebpo.policy.loading import load_policy
 from ebpo.prompts import render
-from ebpo.rollouts.batch import make_batch, token_logprobs
+from ebpo.rollouts.batch import logprobs_in_chunks, make_batch, token_logprobs
 from ebpo.rollouts.engines import fixed_engine, training_engine
 from ebpo.rollouts.protocol import Sampling
 from ebpo.rollouts.transformers_engine import TransformersRollouts
@@ -224,6 +224,16 @@ def test_samples_follow_the_policys_distribution(policy, vllm, prompts, temperat
         expected = float(logp.sum().detach().exp())
         error = (expected * (1 - expected) / count) ** 0.5
         assert times / count == pytest.approx(expected, abs=5 * error)
+
+
+def test_samples_are_neither_sharper_nor_flatter_than_the_policy(policy, vllm, prompts):
+    # Over samples of the policy itself, log-prob plus entropy is 0 in the mean, token by token.
+    groups = vllm.generate(prompts, 64, Sampling(1.0, 10, 2))
+    rows = [(prompt, c) for prompt, group in zip(prompts, groups, strict=True) for c in group]
+    batch = make_batch([p for p, _ in rows], [c for _, c in rows], 0, "cpu")
+    logp, entropy = logprobs_in_chunks(policy[0], batch, 1.0, rows=256)
+    surplus = (logp + entropy)[batch.mask].double()
+    assert float(surplus.mean()) == pytest.approx(0.0, abs=5 * float(surplus.std()) / len(surplus) ** 0.5)
 
 
 def test_lengths_are_distributed_as_those_of_transformers(policy, vllm, prompts):
