@@ -22,7 +22,8 @@ test-verl: $(VERL_VENV)/.ready
 
 # vLLM on CPU; docs/vllm.md.
 test-vllm: $(VLLM_VENV)/.ready
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/rollouts
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/rollouts/test_vllm_engine.py \
+		tests/training/test_vllm_training.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
