@@ -17,8 +17,8 @@ def validation_summary(runs: Sequence[Run], samples: int) -> pd.DataFrame:
         samples: n, completions per validation problem.
 
     Returns:
-        Rows of model, method, order, group_size, seed; best_step: the first with the largest maj@n, whose weights the
-        run keeps as its best checkpoint; final_step; and for each of them maj_at_n, pass_at_n and pass_at_1 of the
+        Rows of model, method, order, group_size, seed; best_step: the first after step 0 (the base policy) with the
+        largest maj@n, whose weights the run keeps as its best checkpoint; final_step; and for each of them maj_at_n, pass_at_n and pass_at_1 of the
         validation problems in [0, 1], as best_maj_at_n, final_maj_at_n, ...
 
     Raises:
@@ -28,6 +28,7 @@ def validation_summary(runs: Sequence[Run], samples: int) -> pd.DataFrame:
     rows = []
     for run in runs:
         votes = run.series(f"validation/maj@{samples}")
+        votes = votes[votes.index > 0]
         if votes.empty:
             raise ValueError(f"{run.id.folder}: metrics.jsonl has no validation/maj@{samples}")
         validated = votes.index.to_list()

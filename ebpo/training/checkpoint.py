@@ -32,7 +32,8 @@ class TrainerState:
         estimator: EBPO's prior; None for algorithms without state.
         completions_total, tokens_total: sampled so far, gated ones included.
         seconds: wall time of training so far, over all attempts.
-        best_step, best_score: the validation with the highest majority vote so far, the earliest of equals.
+        best_step, best_score: the validation with the highest majority vote so far, the earliest of equals; step 0 is
+            the base policy and does not count.
         resumed_at: steps at which an attempt started from a checkpoint.
     """
 

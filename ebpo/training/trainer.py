@@ -224,7 +224,8 @@ class Trainer:
         ids = [p.id for p in self.inputs.validation]
         metrics = validate(sampler, ids, samples, self._sampling("validation", step))
         score = metrics[f"validation/maj@{samples}"]
-        if score > self.state.best_score:
+        # The base policy is no checkpoint of the run, even where no step beats it.
+        if step > 0 and score > self.state.best_score:
             save_best(self.state_folder, self.policy, step, self.processes)
             self.state = replace(self.state, best_step=step, best_score=score)
         return metrics

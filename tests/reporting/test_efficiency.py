@@ -64,7 +64,7 @@ def test_files_of_an_experiment(experiment: Experiment):
 
 
 def test_validation_names_the_first_best_step_and_what_the_end_has():
-    votes = {"validation/maj@2": [0.1, 0.5, 0.5, 0.4], "validation/pass@2": [0.2, 0.8, 0.9, 0.7]}
+    votes = {"validation/maj@2": [0.6, 0.5, 0.5, 0.4], "validation/pass@2": [0.2, 0.8, 0.9, 0.7]}
     metrics = pd.DataFrame({**votes, "validation/pass@1": [0.1, 0.4, 0.6, 0.3]}, index=[0, 5, 10, 15])
     row = validation_summary([Run(PLAIN.id, 15, metrics, {})], 2).iloc[0]
     assert (row["best_step"], row["final_step"]) == (5, 15)
