@@ -18,8 +18,8 @@ def validation_summary(runs: Sequence[Run], samples: int) -> pd.DataFrame:
 
     Returns:
         Rows of model, method, order, group_size, seed; best_step: the first after step 0 (the base policy) with the
-        largest maj@n, whose weights the run keeps as its best checkpoint; final_step; and for each of them maj_at_n, pass_at_n and pass_at_1 of the
-        validation problems in [0, 1], as best_maj_at_n, final_maj_at_n, ...
+        largest maj@n, whose weights the run keeps as its best checkpoint; final_step; and for each of them maj_at_n,
+        pass_at_n and pass_at_1 of the validation problems in [0, 1], as best_maj_at_n, final_maj_at_n, ...
 
     Raises:
         ValueError: a run recorded no validation.
