@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def start(repository, tmp_path, file: str, *arguments: str) -> subprocess.Popen[
 def output(process: subprocess.Popen[str]) -> set[str]:
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    return set(out.split("\n")) - {""}
+    return set(re.findall(r"\d of \d: \[.*?\]", out))  # lines of two processes may run together
 
 
 def free_port() -> str:
