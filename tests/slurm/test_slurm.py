@@ -68,7 +68,7 @@ class Site:
 
     def __post_init__(self) -> None:
         # Jobs here last seconds, not hours.
-        self.edit("workflow/profiles/slurm/config.yaml", "status-checks: 20", "status-checks: 1")
+        self.edit("workflow/profiles/slurm/config.yaml", "status-checks: 20", "status-checks: 5")
         self.edit("workflow/rules/theory.smk", "scripts/theory.py --out", "scripts/theory.py --replications 16 --out")
 
     def configure(self) -> None:
