@@ -9,7 +9,6 @@ the machine hardly count. Writes results/bench/estimator.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -22,13 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from measure import REPOSITORY, RESULTS, ratios, write_rows
 from torch import Tensor
 
 from ebpo.algorithms.ebpo import EBPOState, ebpo_advantages
 from ebpo.algorithms.grpo import grpo_advantages
-from ebpo.files import atomic_path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 VERL_PYTHON = REPOSITORY / ".venv-verl" / "bin" / "python"
 SIZES = (10_000, 100_000, 1_000_000)
 GROUP_SIZE = 10
@@ -218,31 +216,25 @@ def report(times: dict[tuple[str, int], list[float]]) -> None:
         print(f"{name:<22} {cells}   time per reward at {SIZES[-1]:,} / at {SIZES[-2]:,}: {growth:.2f}")
     for slow, fast in PAIRS:
         if slow in names:
-            print(f"{slow} / {fast}: {ratios(times[slow, SIZES[-1]], times[fast, SIZES[-1]])}")
+            middle, low, high = ratios(times[slow, SIZES[-1]], times[fast, SIZES[-1]])
+            print(f"{slow} / {fast}: {middle:.1f} times ({low:.1f} to {high:.1f})")
     print(f"saved prior: {state_bytes(1)} bytes of numbers after 1 batch, {state_bytes(20)} after 20")
-
-
-def ratios(slow: Sequence[float], fast: Sequence[float]) -> str:
-    """Median ratio of paired repetitions, with the smallest and the largest."""
-    pairs = [a / b for a, b in zip(slow, fast, strict=True)]
-    return f"{statistics.median(pairs):.1f} times ({min(pairs):.1f} to {max(pairs):.1f})"
 
 
 def write(times: dict[tuple[str, int], list[float]], path: Path) -> None:
     """Writes a row for every (estimator, number of rewards)."""
-    with atomic_path(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for (name, size), seconds in times.items():
-            numbers = [f"{value:.6f}" for value in (statistics.median(seconds), min(seconds), max(seconds))]
-            writer.writerow([name, size, size // GROUP_SIZE, len(seconds), *numbers])
+    table: list[Sequence[object]] = [COLUMNS]
+    for (name, size), seconds in times.items():
+        numbers = [f"{value:.6f}" for value in (statistics.median(seconds), min(seconds), max(seconds))]
+        table.append([name, size, size // GROUP_SIZE, len(seconds), *numbers])
+    write_rows(path, table)
 
 
 def main() -> None:
     """Runs the measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "bench" / "estimator.csv")
+    parser.add_argument("--out", type=Path, default=RESULTS / "estimator.csv")
     parser.add_argument("--serve-verl", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -43,18 +44,14 @@ def main() -> None:
             padded = torch.tensor([[0] * (width - len(p)) + p for p in ids])
             mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in ids])
 
-            def ours(ids: list[list[int]] = ids, n: int = n, length: int = length) -> None:
-                engine.generate(ids, n, Sampling(1.0, length, 0))  # noqa: B023
-
-            def theirs(
-                padded: torch.Tensor = padded, mask: torch.Tensor = mask, n: int = n, length: int = length
-            ) -> None:
-                model.generate(  # noqa: B023
-                    padded, attention_mask=mask, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+            sides = {
+                "ebpo-replication": partial(engine.generate, ids, n, Sampling(1.0, length, 0)),
+                "generate()": partial(
+                    model.generate, padded, attention_mask=mask, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
                     max_new_tokens=length, num_return_sequences=n, pad_token_id=0,
-                )  # fmt: skip
-
-            seconds = in_turns({"ebpo-replication": ours, "generate()": theirs}, arguments.pairs)
+                ),
+            }  # fmt: skip
+            seconds = in_turns(sides, arguments.pairs)
             for side, values in seconds.items():
                 rate = prompts * n / statistics.median(values)
                 rows.append([name, case, side, len(values), *spread(values), f"{rate:.0f}"])

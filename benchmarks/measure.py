@@ -1,4 +1,7 @@
-"""What the benchmarks share: turns, ratios of pairs, tables, and the policies that are measured."""
+"""What the benchmarks share: turns, ratios of pairs, tables, and the policies that are measured.
+
+Imports what it needs where it needs it: bench_estimator.py also runs in verl's environment, which lacks most of it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-import yaml
-
-from ebpo.config import ExperimentConfig, parse_config
 from ebpo.files import atomic_path
-from ebpo.policy.loading import load_policy
-from ebpo.problems.build import build
-from ebpo.problems.record import Problem
+
+if TYPE_CHECKING:
+    from ebpo.config import ExperimentConfig
+    from ebpo.problems.record import Problem
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "results" / "bench"
@@ -26,17 +27,26 @@ MODELS: dict[str, tuple[tuple[int, int] | None, int]] = {"demo 0.7M": (None, 10)
 
 def experiment() -> ExperimentConfig:
     """The demo's experiment."""
+    import yaml
+
+    from ebpo.config import parse_config
+
     return parse_config(yaml.safe_load((REPOSITORY / "config" / "config.yaml").read_text(encoding="utf-8")))
 
 
 def problems() -> list[Problem]:
     """The demo's training problems; the same in every process."""
+    from ebpo.problems.build import build
+
     return list(build(experiment().data).train)
 
 
 def make_policy(shape: tuple[int, int] | None, folder: Path) -> Path:
     """The committed policy, or random weights of another size with its tokenizer."""
+    import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from ebpo.policy.loading import load_policy
 
     if shape is None:
         return COMMITTED
@@ -76,11 +86,16 @@ def spread(values: Sequence[float]) -> list[str]:
     return [f"{value:.4g}" for value in (statistics.median(values), min(values), max(values))]
 
 
+def write_rows(path: Path, table: Iterable[Sequence[object]]) -> None:
+    """Writes a CSV file, the header being the first row."""
+    with atomic_path(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(table)
+
+
 def write_table(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes results/bench/NAME.csv and prints it."""
     table = [list(columns), *([str(cell) for cell in row] for row in rows)]
-    with atomic_path(RESULTS / f"{name}.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(table)
+    write_rows(RESULTS / f"{name}.csv", table)
     widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -6,7 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from ebpo.cli import run
-from ebpo.reporting.cluster_figures import draw_difficulty, draw_topics, read_json
+from ebpo.reporting.cluster_figures import draw_difficulty, draw_topics
+from ebpo.reporting.json_files import read_object
 
 
 def main() -> None:
@@ -23,10 +24,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the figures")
     args = parser.parse_args()
     confusion = pd.read_csv(args.topics.with_name(f"{args.topics.stem}_confusion.csv"))
-    draw_topics(confusion, read_json(args.topics), args.out / "topics")
+    draw_topics(confusion, read_object(args.topics), args.out / "topics")
     draw_difficulty(
         {model: pd.read_parquet(path) for model, path in zip(args.models, args.difficulty, strict=True)},
-        {model: read_json(p.with_suffix(".json")) for model, p in zip(args.models, args.difficulty, strict=True)},
+        {model: read_object(p.with_suffix(".json")) for model, p in zip(args.models, args.difficulty, strict=True)},
         args.out / "difficulty",
     )
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from ebpo.cli import run
 from ebpo.config import read_config
 from ebpo.files import write_text
-from ebpo.reporting.browser import read_examples
 from ebpo.reporting.html import Report, render_report
-from ebpo.reporting.provenance import read_object
+from ebpo.reporting.json_files import read_object, read_objects
 from ebpo.reporting.runs import read_runs
 from ebpo.reporting.table import read_markdown
 
@@ -44,7 +43,7 @@ def main() -> None:
         clusters=args.clusters,
         runs=runs,
         examples={
-            run.id.folder: read_examples(folder / "evaluation/examples.jsonl")
+            run.id.folder: read_objects(folder / "evaluation/examples.jsonl")
             for run, folder in zip(runs, args.runs, strict=True)
         },
         topics=read_object(args.topics, {"method", "clusters", "adjusted_rand", "sizes"}),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -29,27 +27,6 @@ _CURVES = {
 }
 
 
-def read_examples(path: Path) -> list[dict[str, Any]]:
-    """Reads what scripts/grade.py wrote of `ebpo.evaluation.examples.example_completions`.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: a line is no JSON object.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing")
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}:{number}: not valid JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}:{number}: must be a JSON object, not {type(row).__name__}")
-        rows.append(row)
-    return rows
-
-
 def browser_data(
     runs: Sequence[Run], examples: Mapping[str, Sequence[Mapping[str, Any]]], colours: Mapping[str, str], samples: int
 ) -> dict[str, Any]:
@@ -57,7 +34,7 @@ def browser_data(
 
     Args:
         runs: all runs.
-        examples: folder of a run -> rows of `read_examples`.
+        examples: folder of a run -> rows of `ebpo.evaluation.examples.example_completions`.
         colours: method -> colour.
         samples: completions per validation problem.
 

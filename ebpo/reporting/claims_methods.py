@@ -55,8 +55,8 @@ def accuracy_claims(config: ExperimentConfig, model: str, rates: pd.DataFrame, p
             "points",
         )
         found = {
-            name: _compare(rates, benchmarks, *(known.get(policy._replace(checkpoint=name)) for policy in wanted))
-            for name in CHECKPOINTS
+            which: _compare(rates, benchmarks, *(known.get(policy._replace(checkpoint=which)) for policy in wanted))
+            for which in CHECKPOINTS
         }
         rows.append((replace(claim, also=_otherwise(found, checkpoint)), found[checkpoint]))
     small = {name: _small_groups(model, known, rates, benchmarks, paper, name) for name in CHECKPOINTS}

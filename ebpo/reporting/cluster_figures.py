@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,21 +21,6 @@ _METHODS = {
     "given": "As the source gives them",
 }
 _COUNT, _RAW, _SMOOTHED, _CHOSEN = "#0072B2", "#999999", "#D55E00", "#D55E00"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        ValueError: the file holds something else.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: is no JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: holds no JSON object")
-    return value
 
 
 def draw_topics(confusion: pd.DataFrame, quality: Mapping[str, Any], prefix: Path) -> None:

@@ -37,7 +37,7 @@ class Report:
         figures: folder of the SVG files.
         clusters: names of the figures of the clusters, in the same folder; none where no run needs a pass rate.
         runs: all runs.
-        examples: folder of a run -> rows of `ebpo.reporting.browser.read_examples`.
+        examples: folder of a run -> rows of `ebpo.evaluation.examples.example_completions`.
         topics: quality of the topic clustering (topics.json).
         theory: folder of the tables and figures of scripts/theory.py.
         manifest: the data's counts and hashes (manifest.json).

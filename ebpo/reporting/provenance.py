@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 PACKAGES = (
     "ebpo", "torch", "transformers", "vllm", "snakemake", "math-verify", "reasoning-gym", "sentence-transformers",
     "scikit-learn", "numpy", "pandas", "matplotlib",
 )  # fmt: skip
-
-
-def read_object(path: Path, keys: set[str]) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: it is no JSON object, or lacks a key.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: must be a JSON object, not {type(value).__name__}")
-    if missing := keys - set(value):
-        raise ValueError(f"{path}: keys {sorted(missing)} are missing")
-    return value
 
 
 def package_versions() -> dict[str, str]:

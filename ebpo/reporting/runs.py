@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ebpo.config import RunId, read_run_config
+from ebpo.reporting.json_files import read_object, read_objects
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,17 @@ def read_run(folder: Path) -> Run:
             raise FileNotFoundError(f"run {folder}: {name} is missing")
     config = read_run_config(folder / "config.yaml")
     path = folder / "metrics.jsonl"
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        row = _parse(line, f"{path}:{number}")
+    rows = read_objects(path)
+    for number, row in enumerate(rows, start=1):
         if not isinstance(row.get("step"), int):
             raise ValueError(f"{path}:{number}: step is {row.get('step')!r}; it must be a whole number")
-        rows.append(row)
     if not rows:
         raise ValueError(f"{path}: holds no step")
     metrics = pd.DataFrame(rows).set_index("step").sort_index()
     if metrics.index.has_duplicates:
         raise ValueError(f"{path}: step {metrics.index[metrics.index.duplicated()][0]} occurs twice")
     summary = folder / "summary.json"
-    found = _parse(summary.read_text(encoding="utf-8"), str(summary)) if summary.is_file() else {}
+    found = read_object(summary) if summary.is_file() else {}
     return Run(config.run, config.training.steps, metrics, found)
 
 
@@ -66,13 +64,3 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             raise ValueError(f"run {folder}: {run.id.folder} was given twice")
         runs[run.id.folder] = run
     return list(runs.values())
-
-
-def _parse(text: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: not valid JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be a JSON object, not {type(value).__name__}")
-    return value

@@ -92,8 +92,6 @@ REPORT_FIGURES = (
     "drift",
     "gradient",
 )
-# Those of docs/theory.md.
-DOCUMENTED = ("penalty", "baseline_mse", "shrinkage", "entropy", "entropy_weights", "clustering", "drift", "gradient")
 COLUMNS = ("theorem", "quantity", "setting", "analytic", "simulated", "low", "high", "agree", "claim")
 
 _LABELS = {
@@ -510,8 +508,8 @@ def write_theory_figures(tables: Path, out: Path) -> None:
 
 
 def copy_for_documentation(figures: Path, out: Path) -> None:
-    """Copies of the documented PNG files with 256 colours and at 70 % of their width, below 150 kB each."""
-    for name in DOCUMENTED:
+    """Copies of the PNG files for docs/theory.md, with 256 colours and at 70 % of their width, below 150 kB each."""
+    for name in REPORT_FIGURES:
         with Image.open(figures / f"{name}.png") as image:
             width, height = (round(0.7 * side) for side in image.size)
             small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)

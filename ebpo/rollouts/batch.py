@@ -78,8 +78,7 @@ def token_logprobs(model: nn.Module, batch: Batch, temperature: float) -> Tensor
     Returns:
         [N, T], with gradient where enabled; 0 outside the mask.
     """
-    distributions = _Distributions.of(model, batch, temperature)
-    return distributions.sampled()
+    return _Distributions.of(model, batch, temperature).sampled()
 
 
 def logprobs_in_chunks(model: nn.Module, batch: Batch, temperature: float, rows: int) -> tuple[Tensor, Tensor]:

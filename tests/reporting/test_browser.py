@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from ebpo.config import RunId
-from ebpo.reporting.browser import POINTS, browser_data, read_examples, run_facts
+from ebpo.reporting.browser import POINTS, browser_data, run_facts
+from ebpo.reporting.json_files import read_objects
 from ebpo.reporting.runs import Run
 from ebpo.reporting.style import method_colours
 
@@ -39,4 +40,4 @@ def test_broken_examples_are_named(tmp_path):
     path = tmp_path / "examples.jsonl"
     path.write_text("{}\n[1]\n")
     with pytest.raises(ValueError, match=r"examples.jsonl:2: must be a JSON object"):
-        read_examples(path)
+        read_objects(path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from ebpo.reporting.cluster_figures import draw_difficulty, draw_topics, read_json
+from ebpo.reporting.cluster_figures import draw_difficulty, draw_topics
+from ebpo.reporting.json_files import read_object
 
 CONFUSION = pd.DataFrame(
     {"topic": ["algebra", "algebra"], "source": ["gym/sums", "gym/products"], "sum_add": [9, 0], "multiply": [1, 5]}
@@ -59,4 +60,4 @@ def test_a_file_that_is_no_json_object_is_named(tmp_path):
     for text in ("[1]", "{"):
         (tmp_path / "topics.json").write_text(text)
         with pytest.raises(ValueError, match=r"topics.json"):
-            read_json(tmp_path / "topics.json")
+            read_object(tmp_path / "topics.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from ebpo.reporting.theory_figures import DOCUMENTED, copy_for_documentation
+from ebpo.reporting.theory_figures import REPORT_FIGURES, copy_for_documentation
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_no_test_is_named_in_another_way(page):
 
 def test_the_page_shows_the_documented_figures(repository, page):
     shown = re.findall(r"!\[[^\]]+\]\(theory/(\w+)\.png\)", page)
-    assert sorted(shown) == sorted(DOCUMENTED)
+    assert sorted(shown) == sorted(REPORT_FIGURES)
     for name in shown:
         path = repository / "docs/theory" / f"{name}.png"
         assert path.stat().st_size < 150_000, path
@@ -43,9 +43,9 @@ def test_the_page_shows_the_documented_figures(repository, page):
 
 def test_copies_for_the_page_keep_their_shape(tmp_path):
     (tmp_path / "figures").mkdir()
-    for name in DOCUMENTED:
+    for name in REPORT_FIGURES:
         Image.new("RGB", (200, 100), "white").save(tmp_path / "figures" / f"{name}.png")
     copy_for_documentation(tmp_path / "figures", tmp_path / "out")
-    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(DOCUMENTED)
+    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(REPORT_FIGURES)
     with Image.open(tmp_path / "out/penalty.png") as image:
         assert image.size == (140, 70)

@@ -149,6 +149,7 @@ rule cluster_figures:
         models=list(EXPERIMENT.models),
         code=code_digest(
             "ebpo/reporting/cluster_figures.py",
+            "ebpo/reporting/json_files.py",
             "ebpo/reporting/style.py",
             "scripts/cluster_figures.py",
         ),

@@ -1,5 +1,6 @@
 # Shared by all rules: the validated experiment, its paths, and small input functions. No torch here: every job on a
 # cluster parses this again.
+import json
 import os
 import sys
 from pathlib import Path
@@ -124,14 +125,10 @@ def model_of(policy):
 
 
 def identity_of(policy):
-    """What the scores of a policy say about themselves, as JSON."""
-    import json
-
+    """What the scores of a policy say about themselves."""
     if policy in RUN_OF:
-        return json.dumps(RUN_OF[policy].model_dump())
-    return json.dumps(
-        dict(model=model_of(policy), method="base", order="", group_size="", seed="")
-    )
+        return RUN_OF[policy].model_dump()
+    return dict(model=model_of(policy), method="base", order="", group_size="", seed="")
 
 
 def output_folder(wildcards, output):
@@ -193,11 +190,9 @@ def evaluated_prompts(wildcards):
 
 
 def evaluated_identity(wildcards):
-    """What the scores say about themselves, as JSON."""
-    import json
-
-    identity = json.loads(identity_of(wildcards.policy))
-    return json.dumps({**identity, "checkpoint": CHECKPOINTS[wildcards.evaluation][1]})
+    """What the scores of a checkpoint say about themselves, as JSON."""
+    _, which = CHECKPOINTS[wildcards.evaluation]
+    return json.dumps({**identity_of(wildcards.policy), "checkpoint": which})
 
 
 def comparison_files(name, file):
