@@ -2,9 +2,10 @@
 
 Both sides train GRPO on the same problems from the same weights: 128 completions a step (32 prompts of 4), two
 updates, a KL penalty against a frozen reference, micro-batches of 64, the same grader, one thread. Each side lives in
-a process of its own and does one step at a time, in turns, so that the machine's other work meets both. Ours measures
-more in a step (the divergence between the policies before and after it, a pass of its own). That both compute the same
-loss and gradient on the same batch is asserted by tests/reference/test_against_trl.py.
+a process of its own and does one step at a time, in turns, so that the machine's other work meets all. Ours takes part
+twice: with the same work, and as it is by default, when it also measures the divergence between the policies before
+and after the step, in a pass of its own. That both trainers compute the same loss and gradient on the same batch is
+asserted by tests/reference/test_against_trl.py.
 
 Writes results/bench/training.csv.
 """
@@ -33,7 +34,9 @@ from ebpo.prompts import render
 from ebpo.rollouts.graded import accuracy_of
 from ebpo.training.metrics import process_rss_mb
 
-SIDES = ("ebpo-replication", "trl")
+OURS, MEASURING, TRL = "ours", "ours, measuring the KL of each step", "trl"
+SIDES = (OURS, MEASURING, TRL)
+END = 10_000  # steps; a side is ended before
 COMPLETIONS, UPDATES, GROUP_SIZE, MICRO_BATCH, KL = 128, 2, 4, 64, 0.001
 COLUMNS = ("model", "side", "steps", "median_s", "min_s", "max_s", "tokens_per_s", "peak_rss_mb")
 
@@ -62,7 +65,7 @@ class Turns:
         print("step", seconds, tokens, process_rss_mb(), flush=True)
 
 
-def serve_ours(policy: Path, length: int, turns: Turns) -> None:
+def serve_ours(policy: Path, length: int, turns: Turns, measure_kl_every: int = 1) -> None:
     """Steps of this project's trainer."""
     from ebpo.training.collect import Sampler
     from ebpo.training.trainer import Trainer, TrainingInputs
@@ -80,8 +83,8 @@ def serve_ours(policy: Path, length: int, turns: Turns) -> None:
     train = problems()
     resolved = experiment().run_config(RunId(model="demo", method="grpo", order="topic", group_size=GROUP_SIZE, seed=0))
     changes = {
-        "steps": 10_000, "validate_every": 10_000, "checkpoint_every": 10_000, "validation_samples": 1,
-        "max_new_tokens": length, "completions_per_step": COMPLETIONS,
+        "steps": END, "validate_every": END, "checkpoint_every": END, "validation_samples": 1,
+        "measure_kl_every": measure_kl_every, "max_new_tokens": length, "completions_per_step": COMPLETIONS,
         "completions_per_update": COMPLETIONS // UPDATES, "micro_batch": MICRO_BATCH, "threads": 1,
     }  # fmt: skip
     config = resolved.model_copy(
@@ -135,7 +138,7 @@ def serve_trl(policy: Path, length: int, turns: Turns) -> None:
 
         config = GRPOConfig(
             output_dir=folder, per_device_train_batch_size=MICRO_BATCH, steps_per_generation=UPDATES,
-            num_generations=GROUP_SIZE, max_completion_length=length, max_steps=10_000, learning_rate=3e-4, beta=KL,
+            num_generations=GROUP_SIZE, max_completion_length=length, max_steps=END, learning_rate=3e-4, beta=KL,
             loss_type="grpo", temperature=1.0, use_cpu=True, bf16=False, gradient_checkpointing=False,
             logging_steps=UPDATES, save_strategy="no", report_to=[], disable_tqdm=True,
         )  # fmt: skip
@@ -218,8 +221,10 @@ def main() -> None:
     if arguments.serve is not None:
         torch.set_num_threads(1)
         logging.disable(logging.INFO)
-        serve = serve_ours if arguments.serve == SIDES[0] else serve_trl
-        serve(arguments.policy, arguments.length, Turns())
+        if arguments.serve == TRL:
+            serve_trl(arguments.policy, arguments.length, Turns())
+        else:
+            serve_ours(arguments.policy, arguments.length, Turns(), END if arguments.serve == OURS else 1)
         return
     rows = []
     for model in arguments.models:
@@ -229,8 +234,9 @@ def main() -> None:
             rate = statistics.median(step.tokens / step.seconds for step in steps)
             peak = max(step.resident_mb for step in steps)
             rows.append([model, side, len(steps), *spread(seconds[side]), f"{rate:.0f}", f"{peak:.0f}"])
-        slower = [f"{ratio:.2f}" for ratio in ratios(seconds[SIDES[1]], seconds[SIDES[0]])]
-        rows.append([model, "trl / ours", len(taken[SIDES[0]]), *slower, "", ""])
+        for side in (OURS, MEASURING):
+            slower = [f"{ratio:.2f}" for ratio in ratios(seconds[TRL], seconds[side])]
+            rows.append([model, f"trl / {side}", len(taken[side]), *slower, "", ""])
     write_table("training", COLUMNS, rows)
 
 

@@ -1,17 +1,19 @@
 """Where a training step and an evaluation spend their time: `python benchmarks/profile_step.py`.
 
-CPU seconds of the demo's policy by cProfile, whose own cost falls on Python code; one thread. The parts of a step add
-up to less than the step: the rest is bookkeeping. Writes results/bench/profile.csv.
+CPU seconds of the demo's policy, one thread, by clocks around the functions that are named; a profiler that looks at
+every call would charge its own cost to Python code. The parts of a step add up to less than the step: the rest is
+bookkeeping. Writes results/bench/profile.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import cProfile
-import pstats
+import functools
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from bench_training import Turns, serve_ours
@@ -23,17 +25,20 @@ from ebpo.prompts import render
 from ebpo.rollouts.graded import verdicts_of
 from ebpo.rollouts.protocol import Sampling
 from ebpo.rollouts.transformers_engine import TransformersRollouts
+from ebpo.training import update
+from ebpo.training.policy import TrainedPolicy
+from ebpo.training.trainer import Trainer
 
-# Part -> (end of the file's name, function).
-STEP = {
-    "sampling": ("transformers_engine.py", "generate"),
-    "grading": ("graded.py", "verdicts_of"),
-    "reference pass": ("policy.py", "reference_logprobs"),
-    "passes for old (a few rows) and new log-probs": ("policy.py", "logprobs"),
-    "updates: forward": ("batch.py", "token_logprobs"),
-    "updates: backward": ("_tensor.py", "backward"),
-    "updates: optimizer": ("adam.py", "step"),
-    "whole": ("trainer.py", "_step"),
+# Part -> (owner, name) of the function that it is.
+STEP: dict[str, tuple[Any, str]] = {
+    "sampling": (TransformersRollouts, "generate"),
+    "grading": (Grader, "grade_batch"),
+    "reference pass": (TrainedPolicy, "reference_logprobs"),
+    "passes for old (a few rows) and new log-probs": (TrainedPolicy, "logprobs"),
+    "updates: forward": (update, "token_logprobs"),
+    "updates: backward": (torch.Tensor, "backward"),
+    "updates: optimizer": (torch.optim.AdamW, "step"),
+    "whole": (Trainer, "_step"),
 }
 EVALUATION = {k: STEP[k] for k in ("sampling", "grading")}
 
@@ -42,18 +47,16 @@ class Done(Exception):
     """Ends the trainer after the steps that are measured."""
 
 
-class Profiled(Turns):
-    """Profiles a number of steps after three others."""
+class Clocked(Turns):
+    """Clears the clocks after three steps, and ends the trainer some steps later."""
 
-    def __init__(self, steps: int) -> None:
-        self.left, self.profile = steps + 3, cProfile.Profile(time.process_time)
-        self.steps = steps
+    def __init__(self, steps: int, clocks: Counter[str]) -> None:
+        self.left, self.steps, self.clocks = steps + 3, steps, clocks
 
     def begin(self) -> None:
         if self.left == self.steps:
-            self.profile.enable()
+            self.clocks.clear()
         if not self.left:
-            self.profile.disable()
             raise Done
         self.left -= 1
 
@@ -61,14 +64,29 @@ class Profiled(Turns):
         """Nothing is reported."""
 
 
-def seconds(profile: cProfile.Profile, parts: dict[str, tuple[str, str]]) -> dict[str, float]:
-    """CPU seconds inside each part, what it calls included."""
-    found = dict.fromkeys(parts, 0.0)
-    for (file, _, function), (_, _, _, cumulative, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        for part, (end, name) in parts.items():
-            if file.endswith(f"/{end}") and function == name:
-                found[part] += cumulative
-    return found
+@contextlib.contextmanager
+def clocks_around(parts: Mapping[str, tuple[Any, str]]) -> Iterator[Counter[str]]:
+    """Inside, the CPU seconds that each part takes, what it calls included, are added up."""
+    spent: Counter[str] = Counter()
+
+    def clocked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.process_time()
+            result = function(*args, **kwargs)
+            spent[part] += time.process_time() - start  # type: ignore[assignment]
+            return result
+
+        return call
+
+    originals = {part: getattr(owner, name) for part, (owner, name) in parts.items()}
+    for part, (owner, name) in parts.items():
+        setattr(owner, name, clocked(part, originals[part]))
+    try:
+        yield spent
+    finally:
+        for part, (owner, name) in parts.items():
+            setattr(owner, name, originals[part])
 
 
 def evaluation(prompts: int, n: int) -> Callable[[], None]:
@@ -91,16 +109,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     steps = parser.parse_args().steps
     torch.set_num_threads(1)
-    turns = Profiled(steps)
-    with contextlib.suppress(Done):
-        serve_ours(COMMITTED, MODELS["demo 0.7M"][1], turns)
-    step = seconds(turns.profile, STEP)
-    rows = [["training step", part, f"{1000 * t / steps:.1f}", f"{t / step['whole']:.3f}"] for part, t in step.items()]
-    run, profile = evaluation(75, 8), cProfile.Profile(time.process_time)
-    start = time.process_time()
-    profile.runcall(run)
-    whole = time.process_time() - start
-    parts = {**seconds(profile, EVALUATION), "whole": whole}
+    with contextlib.suppress(Done), clocks_around(STEP) as clocks:
+        serve_ours(COMMITTED, MODELS["demo 0.7M"][1], Clocked(steps, clocks))
+    rows = [
+        ["training step", part, f"{1000 * clocks[part] / steps:.1f}", f"{clocks[part] / clocks['whole']:.3f}"]
+        for part in STEP
+    ]
+    run = evaluation(75, 8)
+    run()
+    with clocks_around(EVALUATION) as clocks:
+        start = time.process_time()
+        run()
+        whole = time.process_time() - start
+    parts = {**{part: clocks[part] for part in EVALUATION}, "whole": whole}
     rows += [["evaluation of 75 x 8", part, f"{1000 * t:.1f}", f"{t / whole:.3f}"] for part, t in parts.items()]
     write_table("profile", ("what", "part", "cpu_ms", "share"), rows)
 

@@ -194,10 +194,6 @@ def update_memory(model: Architecture, training: Training, sharing: Sharing, *, 
     trained, width = _trained_parameters(model, training), BFLOAT16 if half else FLOAT32
     rows = min(training.micro_batch, -(-training.completions_per_update // sharing.processes))
     tokens = rows * (training.max_prompt_tokens + training.max_new_tokens)
-    gradients = FLOAT32 * trained / sharing.shards
-    if sharing.shards > 1 and training.completions_per_update > rows * sharing.processes:
-        # FSDP2 keeps whole gradients until the last micro-batch of an update.
-        gradients += FLOAT32 * trained
     if sharing.shards > 1:
         # Gathered layers: the current one and the next, and the root's embeddings.
         rest = model.parameters - model.layers * model.layer_parameters
@@ -210,7 +206,7 @@ def update_memory(model: Architecture, training: Training, sharing: Sharing, *, 
         values = model.layers * model.activation_values_per_token
     return Memory(
         weights=held.weights,
-        gradients=gradients,
+        gradients=FLOAT32 * trained / sharing.shards,
         optimizer=held.optimizer,
         reference=held.reference,
         working_copy=copy,
@@ -238,10 +234,11 @@ def sampling_memory(
     """
     held = held_memory(model, training, sharing, reference=reference)
     taken = engine_bytes
-    # Shards are put together, for vLLM too, which takes its copy from the whole weights.
-    copy = (BFLOAT16 if half else FLOAT32) * model.parameters if sharing.shards > 1 else 0
+    copy = 0.0
     if engine == "transformers":
-        if sharing.shards == 1 and half:
+        if sharing.shards > 1:
+            copy = (BFLOAT16 if half else FLOAT32) * model.parameters
+        elif half:
             copy = BFLOAT16 * model.parameters  # autocast's cache of cast weights
         sequences = min(batch_size, -(-training.completions_per_step // sharing.processes))
         length = training.max_prompt_tokens + training.max_new_tokens
@@ -297,15 +294,22 @@ def decoding_seconds(model: Architecture, gpu: GPU, *, sequences: float, context
 
 
 def update_seconds(
-    model: Architecture, gpu: GPU, *, tokens: float, reference: bool, gradient_checkpointing: bool
+    model: Architecture,
+    gpu: GPU,
+    *,
+    tokens: float,
+    reference: bool,
+    gradient_checkpointing: bool,
+    measure_kl_every: int,
 ) -> float:
     """GPU seconds to train on `tokens` tokens (prompts and completions).
 
     2 operations a parameter and token for a forward pass, 4 for a backward pass (Kaplan et al. 2020, arXiv 2001.08361);
-    forward passes for the log-probs before and after the update, of the reference, and again under checkpointing.
+    forward passes for the log-probs before the update, after it where they are measured, of the reference, and again
+    under checkpointing.
     Attention is left out: at 4,000 tokens it adds less than a tenth to an 8B model.
     """
-    forwards = 3 + reference + gradient_checkpointing
+    forwards = 2 + 1 / measure_kl_every + reference + gradient_checkpointing
     return (2 * forwards + 4) * model.parameters * tokens / (gpu.flops * gpu.flops_used)
 
 
@@ -396,6 +400,7 @@ def estimate_run(config: ExperimentConfig, run: RunId, model: Architecture, assu
         tokens=training.steps * a_step * length,
         reference=reference,
         gradient_checkpointing=training.gradient_checkpointing,
+        measure_kl_every=training.measure_kl_every,
     )
     return RunEstimate(
         gpus=processes,

@@ -56,6 +56,7 @@ class Training(Settings):
         checkpoint_every: steps between checkpoints.
         validate_every: steps between validations (0 and the last step included).
         validation_samples: completions per validation problem.
+        measure_kl_every: steps between measurements of KL(pi_t || pi_t+1), a forward pass over the step's rollouts.
         device, threads: where and with how many CPU threads the job computes.
     """
 
@@ -73,6 +74,7 @@ class Training(Settings):
     checkpoint_every: PositiveInt
     validate_every: PositiveInt
     validation_samples: PositiveInt
+    measure_kl_every: PositiveInt = 1
     device: Literal["cpu", "cuda"] = "cpu"
     threads: PositiveInt = 1
     gradient_checkpointing: bool = False

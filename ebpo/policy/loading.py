@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -43,4 +44,6 @@ def require_device(device: str) -> None:
 def set_determinism(threads: int) -> None:
     """Fixes the number of CPU threads and refuses non-deterministic kernels."""
     torch.set_num_threads(threads)
+    # Without it cuBLAS's products are refused; it is read when CUDA starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

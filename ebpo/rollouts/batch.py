@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ebpo.rollouts.packing import pack
 from ebpo.rollouts.protocol import Completion
 
 
@@ -133,87 +134,3 @@ class _Distributions:
         """[N, T] in nats."""
         entropy = torch.special.entr(self.logp.exp()).sum(dim=-1)
         return torch.where(self.batch.mask, entropy[self.row.unsqueeze(1), self.position], 0.0)
-
-
-# Up to this many tokens a row of several completions is cheaper: in longer ones the attention that the mask throws away
-# costs more than the prompts that are saved, and kernels for long rows take no such mask.
-_PACKED_TOKENS = 512
-
-
-@dataclass(frozen=True)
-class Packed:
-    """N completions in R rows: a prompt, then up to K completions of it that do not see each other.
-
-    A group's prompt is computed once instead of G times. Log-probs and gradients are those of separate rows.
-
-    Attributes:
-        input_ids, position_ids: [R, P + K * T].
-        attention_mask: [R, P + K * T], or [R, 1, L, L] bool (True: attends) with L = P + K * T where K > 1.
-        kept: [S] columns whose logits are needed: the prompt's last and those of the completions.
-        row, position: [N] and [N, T], where among [R, S] the distributions of a completion's tokens are.
-    """
-
-    input_ids: Tensor
-    attention_mask: Tensor
-    position_ids: Tensor
-    kept: Tensor
-    row: Tensor
-    position: Tensor
-
-
-def pack(batch: Batch) -> Packed:
-    """Puts neighbouring rows of the same prompt together, as many as fit, without columns that are padding in all."""
-    total = batch.mask.shape[1]
-    before = batch.input_ids.shape[1] - total
-    lengths = batch.attention_mask[:, :before].sum(dim=1)
-    width = max(1, int(batch.attention_mask[:, before:].sum(dim=1).max()))
-    longest = int(lengths.max())
-    device = batch.input_ids.device
-
-    columns = slice(before - longest, before)
-    prompts, prompt_mask = batch.input_ids[:, columns], batch.attention_mask[:, columns]
-    columns = slice(before, before + width)
-    completions, completion_mask = batch.input_ids[:, columns], batch.attention_mask[:, columns]
-
-    row, slot = _places(prompts, prompt_mask, max(1, (_PACKED_TOKENS - longest) // width))
-    first = torch.nonzero(slot == 0).flatten()
-    slots = int(slot.max()) + 1
-    ids, attended = (t.new_zeros(len(first), slots, width) for t in (completions, completion_mask))
-    ids[row, slot], attended[row, slot] = completions, completion_mask
-    attention = torch.cat([prompt_mask[first], attended.flatten(1)], dim=1)
-    after = torch.arange(width, device=device).repeat(slots)
-    positions = [(prompt_mask[first].cumsum(dim=1) - 1).clamp(min=0), lengths[first].unsqueeze(1) + after]
-    # Kept column 0 is the prompt's last, which predicts every first token; column 1 + i is completion column i.
-    token = torch.arange(total, device=device).clamp(max=width - 1)
-    position = torch.where(token == 0, 0, slot.unsqueeze(1) * width + token)
-    return Packed(
-        input_ids=torch.cat([prompts[first], ids.flatten(1)], dim=1),
-        attention_mask=attention if slots == 1 else _separate(attention, longest, slots, width),
-        position_ids=torch.cat(positions, dim=1),
-        kept=torch.arange(longest - 1, longest + slots * width - 1, device=device),
-        row=row,
-        position=position,
-    )
-
-
-def _places(prompts: Tensor, mask: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """(packed row, place in it), both [N], with at most `most` rows of one prompt together."""
-    same = ((prompts[1:] == prompts[:-1]) & (mask[1:] == mask[:-1])).all(dim=1).tolist()
-    rows, slots = [0], [0]
-    for with_previous in same:
-        together = with_previous and slots[-1] + 1 < most
-        rows.append(rows[-1] if together else rows[-1] + 1)
-        slots.append(slots[-1] + 1 if together else 0)
-    return torch.tensor(rows, device=prompts.device), torch.tensor(slots, device=prompts.device)
-
-
-def _separate(attention: Tensor, before: int, slots: int, width: int) -> Tensor:
-    """[R, 1, L, L] bool: each token sees its prompt and what came before it in its own completion."""
-    total = before + slots * width
-    index = torch.arange(total, device=attention.device)
-    part = torch.where(index < before, -1, (index - before) // width)
-    causal = index.unsqueeze(1) >= index
-    own = (part.unsqueeze(1) == part) | (part == -1)
-    visible = (causal & own).unsqueeze(0) & attention.bool().unsqueeze(1)
-    # A padded token sees itself, since a softmax over nothing is not a number.
-    return (visible | torch.eye(total, dtype=torch.bool, device=attention.device)).unsqueeze(1)

@@ -85,12 +85,17 @@ class TrainedPolicy:
         return gathered[0], gathered[1]
 
     def trainable_state(self) -> dict[str, Tensor]:
-        """Trainable parameters by name, whole and on the CPU; every process must take part."""
-        return {name: whole(p.detach()).cpu() for name, p in self._trainable()}
+        """Trainable parameters by name, whole and on the CPU, in the main process; every process must take part."""
+        return {name: self._on_main(p.detach()) for name, p in self._trainable()}
 
     def optimizer_state(self) -> dict[str, Any]:
-        """The optimizer's state with whole tensors on the CPU; every process must take part."""
-        return _map_state(self.optimizer.state_dict(), lambda value, _: whole(value).cpu())
+        """The optimizer's state with whole tensors on the CPU, in the main process; every process must take part."""
+        return _map_state(self.optimizer.state_dict(), lambda value, _: self._on_main(value))
+
+    def _on_main(self, tensor: Tensor) -> Tensor:
+        """A whole tensor on the CPU; an empty one in the other processes, whose copies would fill a node's memory."""
+        together = whole(tensor)
+        return together.cpu() if self.processes.is_main else together.new_empty(0, device="cpu")
 
     def load_state(self, parameters: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
         """Restores what `trainable_state` and `optimizer_state` gave, under any number of processes.

@@ -114,11 +114,12 @@ def parallelise(model: PreTrainedModel, processes: Processes, parallel: Parallel
 
 @contextmanager
 def accumulating(model: nn.Module, last: bool) -> Iterator[None]:
-    """Backward passes inside synchronise gradients over the processes only if they are the `last` of an update."""
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(last)
-        yield
-    elif isinstance(model, DistributedDataParallel) and not last:
+    """Backward passes inside synchronise gradients over the processes only if they are the `last` of an update.
+
+    A sharded model synchronises in each: to wait for the last, every process would hold a whole gradient (59 GB of a
+    14B model), which is what sharding is there to avoid.
+    """
+    if isinstance(model, DistributedDataParallel) and not last:
         with model.no_sync():
             yield
     else:

@@ -11,7 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -192,7 +192,9 @@ class Trainer:
     @contextmanager
     def _sampling_context(self) -> Iterator[None]:
         """Inside, this process samples on its own, from the present weights."""
-        with self.policy.whole():
+        # vLLM has weights of its own, and takes over shards one by one.
+        samples_from_model = self.config.rollouts.engine == "transformers"
+        with self.policy.whole() if samples_from_model else nullcontext():
             self.rollouts.sync(self.policy.inner)
             yield
             self.rollouts.sleep()
@@ -301,6 +303,7 @@ class Trainer:
         for number, start in enumerate(range(0, len(batch), training.completions_per_update)):
             rows = slice(start, start + training.completions_per_update)
             self._optimizer_update(
+                number,
                 batch.rows(rows),
                 old_logp[rows],
                 advantages[rows],
@@ -309,15 +312,17 @@ class Trainer:
                 derive_seed("token selection", self.config.run.seed, step, number),
                 statistics,
             )
-        new_logp, _ = self.policy.logprobs(batch)
-        return {
+        metrics = {
             **statistics.finish(self.processes),
             **agreement,
             **advantage_metrics(result.advantages[scorable]),
             **{f"ebpo/{name}": value for name, value in result.metrics.items()},
             "entropy": masked_mean(entropy, batch.mask),
-            "kl_step": step_kl(old_logp, new_logp, batch.mask),
         }
+        if step % training.measure_kl_every == 0:
+            new_logp, _ = self.policy.logprobs(batch)
+            metrics["kl_step"] = step_kl(old_logp, new_logp, batch.mask)
+        return metrics
 
     def _old_logprobs(
         self, rollouts: RolloutBatch, batch: Batch, step: int
@@ -348,6 +353,7 @@ class Trainer:
 
     def _optimizer_update(
         self,
+        number: int,
         batch: Batch,
         old_logp: Tensor,
         advantages: Tensor,
@@ -362,7 +368,8 @@ class Trainer:
             return
         selected = None
         if needs_selection(settings):
-            current, _ = policy.logprobs(batch)
+            # Before a step's first update the current policy is the old one.
+            current = old_logp if number == 0 else policy.logprobs(batch)[0]
             selected = select_tokens(
                 settings, current, old_logp, advantages, batch.mask, torch.Generator().manual_seed(seed)
             )

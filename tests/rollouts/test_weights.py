@@ -6,6 +6,9 @@ import copy
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from ebpo.policy.loading import load_policy
 from ebpo.rollouts.weights import checkpoint_weights
@@ -40,3 +43,27 @@ def test_adapters_are_merged_as_peft_merges_them_and_the_model_is_left_alone(mod
     frozen = before[f"base_model.model.{projection}.base_layer.weight"]
     assert not torch.equal(pushed[f"{projection}.weight"], frozen)
     assert all(torch.equal(before[name], p) for name, p in adapted.named_parameters())
+
+
+@pytest.fixture
+def mesh():
+    """A mesh of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("adapters", [False, True])
+def test_shards_are_put_together(model, mesh, adapters):
+    if adapters:
+        peft = pytest.importorskip("peft")
+        config = peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+        model = peft.get_peft_model(model, config)
+    expected = {name: value.clone() for name, value in checkpoint_weights(model)}
+    fully_shard(model, mesh=mesh)
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    pushed = dict(checkpoint_weights(model))
+    assert pushed.keys() == expected.keys()
+    for name, value in pushed.items():
+        assert not isinstance(value, DTensor)
+        assert torch.equal(value, expected[name])

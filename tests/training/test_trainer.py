@@ -60,6 +60,14 @@ def test_the_best_checkpoint_is_that_of_the_best_validation(repository, tiny, pr
     assert not any(torch.equal(best[name], other[name]) for other in (base, final) for name in ("lm_head.weight",))
 
 
+@pytest.mark.slow
+def test_the_steps_kl_is_measured_as_often_as_asked(repository, tiny, problem_files, policy_folder, tmp_path):
+    config = run_config(tiny, "grpo", steps=4, measure_kl_every=2)
+    finish(start(repository, config, problem_files, tmp_path, policy_folder))
+    rows = rows_without_times(tmp_path / "metrics.jsonl")
+    assert {row["step"]: row["kl_step"] > 0 for row in rows if "kl_step" in row} == {2: True, 4: True}
+
+
 class ScriptedRollouts:
     """Answers every prompt of a problem whose id is in `right` correctly, in `mixed` half the time, else never."""
 

@@ -61,6 +61,7 @@ rule difficulty_shard:
         weights=ancient(f"{ROOT}/base/{{model}}/model"),
         problems=f"{ROOT}/data/train.parquet",
         prompts=f"{ROOT}/base/{{model}}/prompts/train.parquet",
+        preflight=PREFLIGHT,
     output:
         f"{ROOT}/clusters/{{model}}/difficulty/{{shard}}-of-{SHARDS}.parquet",
     log:
@@ -76,7 +77,7 @@ rule difficulty_shard:
     resources:
         mem_mb=MEMORY,
         runtime=LONG,
-        gpu=GPUS,
+        gpu=SAMPLING_GPUS,
     params:
         cache=COMPLETIONS,
         code=code_digest(

@@ -61,6 +61,9 @@ SUMMARIES = [f"{folder}/summary.json" for folder in RUN_FOLDERS]
 METRICS = [f"{folder}/metrics.jsonl" for folder in RUN_FOLDERS]
 THREADS = EXPERIMENT.training.threads
 GPUS = EXPERIMENT.resources.gpus
+SAMPLING_GPUS = min(GPUS, 1)  # one process, whereas a training has one on each GPU
+# What long jobs on GPUs wait for. Ancient: checking again must not train again.
+PREFLIGHT = ancient(f"{ROOT}/preflight/{{model}}.json") if GPUS else []
 
 
 def more(amount):

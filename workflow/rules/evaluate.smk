@@ -21,7 +21,7 @@ rule sample:
     resources:
         mem_mb=MEMORY,
         runtime=LONG,
-        gpu=GPUS,
+        gpu=SAMPLING_GPUS,
     params:
         out=output_folder,
         code=code_digest(

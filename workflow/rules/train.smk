@@ -26,6 +26,7 @@ rule train:
         train=f"{ROOT}/data/train.parquet",
         validation=f"{ROOT}/data/validation.parquet",
         prompts=f"{ROOT}/base/{{model}}/prompts/prompts.json",
+        preflight=PREFLIGHT,
     output:
         model=directory(f"{ROOT}/{RUN}/model"),
         best=directory(f"{ROOT}/{RUN}/best"),
