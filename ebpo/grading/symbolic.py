@@ -13,6 +13,7 @@ import random
 import re
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeGuard
 
 import sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig
@@ -101,8 +102,8 @@ class SympyOracle:
         return _verify(gold_value, answer_value)
 
     def can_read(self, text: str) -> bool:
-        """Whether math-verify can parse a text."""
-        return _parsed(text) is not None
+        """Whether math-verify can parse a text, and it has a value."""
+        return _defined(_parsed(text))
 
 
 def _verify(gold: Basic | MatrixBase, answer: Basic | MatrixBase) -> bool:
@@ -122,9 +123,14 @@ def _verify(gold: Basic | MatrixBase, answer: Basic | MatrixBase) -> bool:
 
 def _parsed_gold(text: str) -> Basic | MatrixBase:
     value = _parsed(text)
-    if value is None:
-        raise BadGoldError("cannot be parsed")
+    if not _defined(value):
+        raise BadGoldError("cannot be parsed, or has no value")
     return value
+
+
+def _defined(value: Basic | MatrixBase | None) -> TypeGuard[Basic | MatrixBase]:
+    """Something was parsed, and it holds no division by zero, which math-verify refuses to compare with."""
+    return value is not None and not value.has(sympy.zoo, sympy.nan)
 
 
 @lru_cache(maxsize=512)

@@ -23,7 +23,8 @@ FIGURES = {
     ),
     "validation": (
         "Validation during training",
-        "pass@1, pass@n and maj@n over n sampled completions per validation problem.",
+        "pass@1, pass@n and maj@n over n sampled completions per validation problem, at the main comparison's group "
+        "size.",
     ),
     "efficiency": (
         "Sample efficiency",

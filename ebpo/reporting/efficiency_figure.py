@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ebpo.reporting.efficiency import PANEL, efficiency_curves, efficiency_targets
-from ebpo.reporting.labels import method_label, order_label
+from ebpo.reporting.labels import method_label
+from ebpo.reporting.panels import panel_grid, panels
 from ebpo.reporting.runs import Run
-from ebpo.reporting.style import new_figure
 
 
 def efficiency(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
@@ -25,12 +24,10 @@ def efficiency(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     """
     curves = efficiency_curves(runs)
     targets = efficiency_targets(curves)
-    grouped = list(curves.groupby(PANEL, sort=False))
-    columns = min(3, len(grouped))
-    figure = new_figure(max(5.2, 3.7 * columns), 3.1 * math.ceil(len(grouped) / columns) + 0.7)
-    grid = figure.subplots(math.ceil(len(grouped) / columns), columns, squeeze=False, sharey=True)
+    figure, placed = panel_grid(panels(runs), "validation pass@1, %")
     handles = {}
-    for axes, (panel, own) in zip(grid.flat, grouped, strict=False):
+    for panel, axes in placed.items():
+        own = curves[(curves[PANEL] == list(panel)).all(axis=1)]
         goal = targets[(targets[PANEL] == list(panel)).all(axis=1)].set_index("method")
         level = 100 * float(goal["target"].iloc[0])
         axes.axhline(level, color="#555555", linestyle="--", linewidth=1)
@@ -41,15 +38,9 @@ def efficiency(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
                 means["completions"], 100 * means["pass_at_1"], color=colours[name], marker="o", markersize=3.5
             )
             handles[method_label(name)] = line
-            axes.plot(goal.loc[name, "completions"], level, color=colours[name], marker="|", markersize=14)
-        model, order, group_size = panel
-        axes.set_title(f"{model}, order: {order_label(str(order))}, G = {group_size}")
+            axes.plot(float(goal["completions"][name]), level, color=colours[name], marker="|", markersize=14)
         axes.set_xlabel("completions sampled, thousands")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}"))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("validation pass@1, %")
-    for axes in list(grid.flat)[len(grouped) :]:
-        axes.set_visible(False)
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(len(handles), 6))
     return figure

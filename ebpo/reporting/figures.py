@@ -1,11 +1,10 @@
 """The figures of an experiment; those of training are here, each a function of runs that returns a matplotlib figure.
 
-A panel shows the runs of one model, order and group size. Over several seeds the line is their mean.
+Over several seeds a line is their mean.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,31 +16,17 @@ from ebpo.config import ExperimentConfig, comparison_runs
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
+from ebpo.reporting.panels import panel_grid, panel_title, panels
+from ebpo.reporting.rates import main_group_size
 from ebpo.reporting.runs import Run
 from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
 from ebpo.reporting.scores import check_comparable
 from ebpo.reporting.style import LINES, MARKERS, method_colours, new_figure, nothing, save, style
 
-Panel = tuple[str, str, int]
-
-
-def panels(runs: Sequence[Run]) -> dict[Panel, dict[str, list[Run]]]:
-    """Runs by panel (model, order, group size) and method, each in the order of their appearance."""
-    grouped: dict[Panel, dict[str, list[Run]]] = {}
-    for run in runs:
-        panel = grouped.setdefault((run.id.model, run.id.order, run.id.group_size), {})
-        panel.setdefault(run.id.method, []).append(run)
-    return grouped
-
 
 def smoothing_window(steps: int) -> int:
     """Width of the centred moving average: a tenth of the run, odd; 1 is no smoothing."""
     return max(1, steps // 10) | 1
-
-
-def _title(panel: Panel) -> str:
-    model, order, group_size = panel
-    return f"{model}, order: {order_label(order)}, G = {group_size}"
 
 
 def _methods(runs: Sequence[Run]) -> list[str]:
@@ -71,14 +56,11 @@ def curves(runs: Sequence[Run], colours: Mapping[str, str], key: str, label: str
         log: logarithmic vertical axis; values of 0 leave a gap.
     """
     grouped = panels(runs)
-    columns = min(3, len(grouped))
-    rows = math.ceil(len(grouped) / columns)
-    figure = new_figure(max(5.2, 3.7 * columns), 3.1 * rows + 0.9)
+    figure, placed = panel_grid(grouped, label)
     window = smoothing_window(max(run.steps for run in runs))
     missing = []
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for axes, (panel, methods) in zip(grid.flat, grouped.items(), strict=False):
-        for method, own in methods.items():
+    for panel, axes in placed.items():
+        for method, own in grouped[panel].items():
             values = seed_mean(own, key)
             if values.empty:
                 missing.append(f"{method_label(method)} ({order_label(panel[1])})")
@@ -91,12 +73,7 @@ def curves(runs: Sequence[Run], colours: Mapping[str, str], key: str, label: str
             axes.plot(smooth.index, smooth, color=colours[method])
         if log:
             axes.set_yscale("log")
-        axes.set_title(_title(panel))
         step_axis(axes)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(label)
-    for axes in list(grid.flat)[len(grouped) :]:
-        axes.set_visible(False)
     said = f"Lines: moving average over {window} steps; faint: single steps." if window > 1 else ""
     _legend(figure, _methods(runs), colours, f"{said} {_absent(missing)}".strip())
     return figure
@@ -117,7 +94,7 @@ def validation(runs: Sequence[Run], colours: Mapping[str, str], samples: int) ->
             for method, own in methods.items():
                 values = validation_curve(own, key)
                 axes.plot(values.index, 100 * values, color=colours[method], marker="o", markersize=3.5)
-            axes.set_title(f"{key} — {_title(panel)}", fontsize=9.5)
+            axes.set_title(f"{key} — {panel_title(panel)}", fontsize=9.5)
             step_axis(axes)
         row[0].set_ylabel("validation problems, %")
     _legend(figure, _methods(runs), colours)
@@ -242,6 +219,8 @@ def write_figures(
     folders = [run.folder for comparison in config.comparisons.values() for run in comparison_runs(comparison)]
     places = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
     runs = sorted(runs, key=lambda run: (places.get(run.id.folder, len(places)), run.id.folder))
+    # Three columns of panels for each group size would make a figure of many pages.
+    main_size = [run for run in runs if run.id.group_size == main_group_size(config)]
     colours = method_colours(list(config.methods))
     figures: dict[str, Callable[[], Figure]] = {
         "main": lambda: main_figure(config, runs, rates, colours),
@@ -251,7 +230,7 @@ def write_figures(
         "grad_norm": lambda: curves(runs, colours, "grad_norm", "gradient norm"),
         "entropy": lambda: curves(runs, colours, "entropy", "entropy, nats per token"),
         "kl_step": lambda: curves(runs, colours, "kl_step", "KL(π_t ‖ π_t+1)", log=True),
-        "validation": lambda: validation(runs, colours, config.training.validation_samples),
+        "validation": lambda: validation(main_size, colours, config.training.validation_samples),
         "efficiency": lambda: efficiency(runs, colours),
         "prior": lambda: prior(runs, colours),
         "penalty": lambda: penalty(runs, colours),

@@ -55,6 +55,8 @@ def boxed(gold: Any, answer: str, **options: Any) -> Verdict:
         ("  ", r"\boxed{42}", "bad_gold"),
         (r"\frac{1}{", r"\boxed{42}", "bad_gold"),
         (r"\nosuchcommand{3}+x", r"\boxed{x+1}", "bad_gold"),
+        ("7/0", r"\boxed{7/18}", "bad_gold"),
+        ("7/18", r"\boxed{7/0}", "different"),
     ],
 )
 def test_reason(gold: str, completion: str, reason: Reason) -> None:
