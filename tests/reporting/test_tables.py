@@ -1,6 +1,9 @@
 """Cells against hand computation, the bold rule, refusals, and the three forms of a table."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -269,3 +272,20 @@ def test_difference_rows(experiment: Experiment) -> None:
 def test_unknown_comparison_is_refused(experiment: Experiment) -> None:
     with pytest.raises(ValueError, match="comparison 'nope' is not defined; allowed"):
         table_of(experiment, "nope")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex with booktabs and graphicx")
+def test_latex_compiles(experiment: Experiment, tmp_path: Path) -> None:
+    table = to_latex(table_of(experiment, "main"))
+    document = (
+        r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+        + "\n"
+        + table
+        + "\n"
+        + r"\end{document}"
+    )
+    (tmp_path / "page.tex").write_text(document, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-2000:]
+    assert (tmp_path / "page.pdf").exists()
