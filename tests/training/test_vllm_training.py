@@ -87,3 +87,13 @@ def test_a_killed_run_ends_in_the_same_bits(repository, tiny, problem_files, pol
     assert json.loads((killed / "summary.json").read_text())["resumed_at"]
     assert rows_without_times(killed / "metrics.jsonl") == rows_without_times(whole / "metrics.jsonl")
     assert file_digest(killed / "model") == file_digest(whole / "model")
+
+
+def test_two_processes_with_shards_push_whole_weights(repository, tiny, problem_files, policy_folder, tmp_path):
+    config = with_vllm(tiny, 3)
+    finish(start(repository, config, problem_files, tmp_path, policy_folder, processes=2, parallel="fsdp2"), 600)
+    rows = rows_without_times(tmp_path / "metrics.jsonl")
+    assert json.loads((tmp_path / "summary.json").read_text())["processes"] == 2
+    # An engine that kept its first weights, or got a shard of them, would differ by more from step 2 on.
+    assert all(0 < row["rollout_logp/max_abs"] < 1e-3 for row in rows[1:])
+    assert rows[-1]["grad_norm"] > 0
