@@ -4,8 +4,8 @@ Both sides train GRPO on the same problems from the same weights: 128 completion
 updates, a KL penalty against a frozen reference, micro-batches of 64, the same grader, one thread. Each side lives in
 a process of its own and does one step at a time, in turns, so that the machine's other work meets all. Ours takes part
 twice: with the same work, and as it is by default, when it also measures the divergence between the policies before
-and after the step, in a pass of its own. That both trainers compute the same loss and gradient on the same batch is
-asserted by tests/reference/test_against_trl.py.
+and after the step, in a pass of its own. Before anything is timed, tests/reference/test_against_trl.py checks that both
+trainers compute the same loss and gradient on the same batch.
 
 Writes results/bench/training.csv.
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import MODELS, experiment, make_policy, problems, ratios, spread, write_table
+from measure import MODELS, REPOSITORY, experiment, make_policy, problems, ratios, spread, write_table
 
 from ebpo.config import RunId
 from ebpo.grading import Grader
@@ -36,6 +36,7 @@ from ebpo.training.metrics import process_rss_mb
 
 OURS, MEASURING, TRL = "ours", "ours, measuring the KL of each step", "trl"
 SIDES = (OURS, MEASURING, TRL)
+SAME_LOSS = "tests/reference/test_against_trl.py"
 END = 10_000  # steps; a side is ended before
 COMPLETIONS, UPDATES, GROUP_SIZE, MICRO_BATCH, KL = 128, 2, 4, 64, 0.001
 COLUMNS = ("model", "side", "steps", "median_s", "min_s", "max_s", "tokens_per_s", "peak_rss_mb")
@@ -226,6 +227,7 @@ def main() -> None:
         else:
             serve_ours(arguments.policy, arguments.length, Turns(), END if arguments.serve == OURS else 1)
         return
+    subprocess.run([sys.executable, "-m", "pytest", "-q", SAME_LOSS], cwd=REPOSITORY, check=True)
     rows = []
     for model in arguments.models:
         taken = measure(model, arguments.pairs)

@@ -2,7 +2,8 @@
 
 CPU seconds of the demo's policy, one thread, by clocks around the functions that are named; a profiler that looks at
 every call would charge its own cost to Python code. The parts of a step add up to less than the step: the rest is
-bookkeeping. Writes results/bench/profile.csv.
+bookkeeping. Then torch's profiler says which operators they are (their own time; its cost is in the shares). Writes
+results/bench/profile.csv and results/bench/operators.csv.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from bench_training import Turns, serve_ours
 from measure import COMMITTED, MODELS, problems, write_table
+from torch.profiler import ProfilerActivity, profile
 
 from ebpo.grading import Grader
 from ebpo.policy.loading import load_policy
@@ -47,16 +49,17 @@ class Done(Exception):
     """Ends the trainer after the steps that are measured."""
 
 
-class Clocked(Turns):
-    """Clears the clocks after three steps, and ends the trainer some steps later."""
+class Window(Turns):
+    """Opens a measurement after three steps, and closes it and ends the trainer some steps later."""
 
-    def __init__(self, steps: int, clocks: Counter[str]) -> None:
-        self.left, self.steps, self.clocks = steps + 3, steps, clocks
+    def __init__(self, steps: int, opens: Callable[[], object], closes: Callable[[], object] = lambda: None) -> None:
+        self.left, self.steps, self.opens, self.closes = steps + 3, steps, opens, closes
 
     def begin(self) -> None:
         if self.left == self.steps:
-            self.clocks.clear()
+            self.opens()
         if not self.left:
+            self.closes()
             raise Done
         self.left -= 1
 
@@ -89,6 +92,16 @@ def clocks_around(parts: Mapping[str, tuple[Any, str]]) -> Iterator[Counter[str]
             setattr(owner, name, originals[part])
 
 
+def operators(what: str, profiler: profile) -> list[list[str]]:
+    """The ten operators that took most of the profile, and the rest."""
+    own = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
+    whole = sum(own.values())
+    most = sorted(own, key=lambda key: -own[key])[:10]
+    shares = {key: own[key] / whole for key in most}
+    shares["rest"] = 1 - sum(shares.values())
+    return [[what, key, f"{share:.3f}"] for key, share in shares.items()]
+
+
 def evaluation(prompts: int, n: int) -> Callable[[], None]:
     """Samples and grades completions of the demo's policy."""
     model, tokenizer = load_policy(COMMITTED)
@@ -110,7 +123,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.set_num_threads(1)
     with contextlib.suppress(Done), clocks_around(STEP) as clocks:
-        serve_ours(COMMITTED, MODELS["demo 0.7M"][1], Clocked(steps, clocks))
+        serve_ours(COMMITTED, MODELS["demo 0.7M"][1], Window(steps, clocks.clear))
     rows = [
         ["training step", part, f"{1000 * clocks[part] / steps:.1f}", f"{clocks[part] / clocks['whole']:.3f}"]
         for part in STEP
@@ -124,6 +137,14 @@ def main() -> None:
     parts = {**{part: clocks[part] for part in EVALUATION}, "whole": whole}
     rows += [["evaluation of 75 x 8", part, f"{1000 * t:.1f}", f"{t / whole:.3f}"] for part, t in parts.items()]
     write_table("profile", ("what", "part", "cpu_ms", "share"), rows)
+
+    profiler = profile(activities=[ProfilerActivity.CPU])
+    with contextlib.suppress(Done):
+        serve_ours(COMMITTED, MODELS["demo 0.7M"][1], Window(steps, profiler.start, profiler.stop))
+    rows = operators("training step", profiler)
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        run()
+    write_table("operators", ("what", "operator", "share"), rows + operators("evaluation of 75 x 8", profiler))
 
 
 if __name__ == "__main__":
