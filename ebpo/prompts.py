@@ -25,18 +25,29 @@ class PromptTemplate:
     Attributes:
         text: what the user says; `{problem}` stands for the question.
         chat: whether the tokenizer's chat template surrounds it, up to the start of the assistant's turn.
-        system: what the system says before it, in a chat.
+        examples: in a chat, questions and answers of earlier turns, which show the form of an answer.
     """
 
     text: str
     chat: bool
-    system: str | None = None
+    examples: tuple[tuple[str, str], ...] = ()
 
     @property
     def surroundings(self) -> tuple[str, str]:
         """The text before the question and after it."""
         before, _, after = self.text.partition("{problem}")
         return before, after
+
+    def messages(self, problem: str) -> list[dict[str, str]]:
+        """The turns of the chat, the question last."""
+        before, after = self.surroundings
+        turns = []
+        for question, answer in self.examples:
+            turns += [
+                {"role": "user", "content": before + question + after},
+                {"role": "assistant", "content": answer},
+            ]
+        return [*turns, {"role": "user", "content": before + problem + after}]
 
 
 TEMPLATES: Mapping[TemplateName, PromptTemplate] = {
@@ -48,6 +59,15 @@ TEMPLATES: Mapping[TemplateName, PromptTemplate] = {
         "Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n{problem}\n\n"
         'Remember to put your answer on its own line after "Answer:".',
         chat=True,
+    ),
+    # For small policies, which do not follow an instruction about the form.
+    "chat_examples": PromptTemplate(
+        "{problem}",
+        chat=True,
+        examples=(
+            ("Calculate 4 + 3.", "4 + 3 = 7. \\boxed{7}"),
+            ("How many legs do 2 cats have?", "2 * 4 = 8. \\boxed{8}"),
+        ),
     ),
 }
 
@@ -68,18 +88,16 @@ def render(tokenizer: PreTrainedTokenizerBase, template: TemplateName, problem: 
         ValueError: the template is a chat, and the tokenizer has no chat template.
     """
     form = TEMPLATES[template]
-    before, after = form.surroundings
-    text = before + problem + after
     if not form.chat:
+        before, after = form.surroundings
         leading = list(tokenizer("")["input_ids"])[:1]
         start = leading if leading == [tokenizer.bos_token_id] else []
-        return start + list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        return start + list(tokenizer(before + problem + after, add_special_tokens=False)["input_ids"])
     if not tokenizer.chat_template:
         plain = sorted(name for name, other in TEMPLATES.items() if not other.chat)
         raise ValueError(f"template: {template!r} needs a tokenizer with a chat template; allowed without one: {plain}")
-    messages = [{"role": "system", "content": form.system}] if form.system else []
     encoded = tokenizer.apply_chat_template(
-        [*messages, {"role": "user", "content": text}],
+        form.messages(problem),
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,

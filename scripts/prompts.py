@@ -1,6 +1,7 @@
 """Renders all problems to a model's token ids, once: prompt tables and prompts.json."""
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -47,7 +48,7 @@ def main() -> None:
     write_json(
         args.out / "prompts.json",
         {
-            "template": {"name": job.template, "text": template.text, "chat": template.chat, "system": template.system},
+            "template": {"name": job.template, **asdict(template)},
             "max_prompt_tokens": job.max_prompt_tokens,
             "tokenizer_sha256": tokenizer_digest(args.policy),
             "sets": sets,

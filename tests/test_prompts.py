@@ -65,6 +65,14 @@ def test_dapo_ids_are_pinned():
     assert text_of(render(character_tokenizer(), "dapo", "1+1?")) == text
 
 
+def test_examples_are_earlier_turns():
+    text = (
+        "<s>[user]Calculate 4 + 3.[assistant]4 + 3 = 7. \\boxed{7}"
+        "[user]How many legs do 2 cats have?[assistant]2 * 4 = 8. \\boxed{8}[user]1+1?[assistant]"
+    )
+    assert text_of(render(character_tokenizer(), "chat_examples", "1+1?")) == text
+
+
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_prompt_has_exactly_one_beginning_of_sequence(template):
     ids = render(character_tokenizer(), template, "1+1?")
@@ -153,7 +161,7 @@ def test_the_script_writes_a_table_per_set_and_a_summary(monkeypatch, repository
     for name in ("train", "validation", "benchmarks/amc"):
         assert list(read_prompts(tmp_path / "out" / f"{name}.parquet")) == [f"{name.split('/')[-1]}-0"]
     summary = json.loads((tmp_path / "out" / "prompts.json").read_text())
-    assert summary["template"] == {"name": "chat", "text": TEMPLATES["chat"].text, "chat": True, "system": None}
+    assert summary["template"] == {"name": "chat", "text": TEMPLATES["chat"].text, "chat": True, "examples": []}
     assert summary["tokenizer_sha256"] == tokenizer_digest(tmp_path / "policy")
     assert list(summary["sets"]) == ["train", "validation", "benchmarks/amc"]
 

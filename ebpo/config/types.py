@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 # Prompt templates; their texts are in ebpo/prompts.py.
-TemplateName = Literal["plain", "chat", "dapo"]
+TemplateName = Literal["plain", "chat", "dapo", "chat_examples"]
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]

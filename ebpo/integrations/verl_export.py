@@ -96,12 +96,10 @@ def write_prompt_table(path: Path, problems: Sequence[Problem], template: Templa
         )
     distinct = {problem.id: problem for problem in problems}
     position = {identifier: index for index, identifier in enumerate(distinct)}
-    before, after = form.surroundings
-    system = [{"role": "system", "content": form.system}] if form.system else []
     rows = [
         {
             "data_source": problem.source,
-            "prompt": [*system, {"role": "user", "content": before + problem.problem + after}],
+            "prompt": form.messages(problem.problem),
             "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": problem.answer},
             "extra_info": {
