@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ebpo.reporting.efficiency import PANEL, efficiency_curves, efficiency_targets
 from ebpo.reporting.labels import method_label
-from ebpo.reporting.panels import panel_grid, panels
+from ebpo.reporting.panels import legend_above, panel_grid, panels
 from ebpo.reporting.runs import Run
 
 
@@ -42,5 +42,5 @@ def efficiency(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
         axes.set_xlabel("completions sampled, thousands")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}"))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(len(handles), 6))
+    legend_above(figure, list(handles.values()), list(handles))
     return figure

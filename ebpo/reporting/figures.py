@@ -16,7 +16,7 @@ from ebpo.config import ExperimentConfig, comparison_runs
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
-from ebpo.reporting.panels import panel_grid, panel_title, panels
+from ebpo.reporting.panels import legend_above, panel_grid, panel_title, panels
 from ebpo.reporting.rates import main_group_size
 from ebpo.reporting.runs import Run
 from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
@@ -34,9 +34,9 @@ def _methods(runs: Sequence[Run]) -> list[str]:
 
 
 def _legend(figure: Figure, methods: Sequence[str], colours: Mapping[str, str], note: str = "") -> None:
-    """One legend above all panels, and a line of small print below them."""
+    """The legend, and a line of small print below the panels."""
     handles = [Axes.plot(figure.axes[0], [], [], color=colours[m], label=method_label(m))[0] for m in methods]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(methods), 6))
+    legend_above(figure, handles, [method_label(m) for m in methods])
     if note:
         figure.supxlabel(note, fontsize=8.5, color="#555555")
 

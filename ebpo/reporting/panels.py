@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -13,6 +14,8 @@ from ebpo.reporting.runs import Run
 from ebpo.reporting.style import new_figure
 
 Panel = tuple[str, str, int]  # model, order, group size
+
+_LEGEND_INCHES = 1.7  # a method's name with its line
 
 
 def panels(runs: Sequence[Run]) -> dict[Panel, dict[str, list[Run]]]:
@@ -50,3 +53,9 @@ def panel_grid(shown: Collection[Panel], label: str) -> tuple[Figure, dict[Panel
     for panel, axes in placed.items():
         axes.set_title(panel_title(panel))
     return figure, placed
+
+
+def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    """One legend above all panels, in as many rows as the figure's width asks for."""
+    columns = max(2, int(figure.get_figwidth() / _LEGEND_INCHES))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), columns))
