@@ -116,6 +116,7 @@ def test_sampling_memory_of_both_engines():
     common = {"reference": False, "half": True, "batch_size": 3, "engine_bytes": 1000.0}
     vllm = sampling_memory(SMALL, TRAINING, TWO_SHARDS, engine="vllm", **common)
     assert (vllm.working_copy, vllm.total) == (0, 388 * 12 / 2 + 1000)
+    assert sampling_memory(SMALL, TRAINING, TWO_COPIES, engine="vllm", **common).working_copy == 0
     own = sampling_memory(SMALL, TRAINING, TWO_SHARDS, engine="transformers", **common)
     # A token's cache: 2 * 2 blocks * 1 head * 2 * 2 bytes = 16; 3 of the 4 sequences at a time, 8 tokens each.
     assert (own.working_copy, own.engine) == (2 * 388, 3 * 8 * 16)

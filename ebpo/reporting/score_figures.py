@@ -14,6 +14,7 @@ from ebpo.config import ExperimentConfig
 from ebpo.config.clustering import DIFFICULTY_ORDERS
 from ebpo.evaluation.intervals import Floats, Interval, seed_means
 from ebpo.reporting.labels import method_label, order_label
+from ebpo.reporting.panels import legend_above
 from ebpo.reporting.paper import BENCHMARKS
 from ebpo.reporting.rates import experiment_policies, paired_strata, policy_intervals
 from ebpo.reporting.runs import Run
@@ -137,7 +138,7 @@ def curriculum(config: ExperimentConfig, rates: pd.DataFrame, colours: Mapping[s
         axes.set_ylim(bottom=0)
         axes.set_ylabel("pass@1, %")
         axes.set_title(f"{model}, order: {order_label(order)}, G = {size}")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(len(handles), 6))
+    legend_above(figure, list(handles.values()), list(handles))
     return figure
 
 
@@ -175,5 +176,5 @@ def group_sizes(config: ExperimentConfig, rates: pd.DataFrame, colours: Mapping[
         axes.set_xlabel("group size G")
         axes.set_title(f"{model}, order: {order_label(order)}")
     grid[0].set_ylabel("average pass@1, %")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(len(handles), 6))
+    legend_above(figure, list(handles.values()), list(handles))
     return figure

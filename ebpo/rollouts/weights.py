@@ -27,13 +27,14 @@ def checkpoint_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
         if ".lora_" in name:
             continue
-        value = _whole(parameter.detach())
+        value = whole(parameter.detach())
         layer = adapted.get(name.removesuffix(".base_layer.weight"))
         if layer is not None:
             for adapter in layer.active_adapters:
-                value = value + _whole(layer.get_delta_weight(adapter).detach()).to(value.dtype)
+                value = value + whole(layer.get_delta_weight(adapter).detach()).to(value.dtype)
         yield name.removeprefix("base_model.model.").replace(".base_layer.", "."), value
 
 
-def _whole(tensor: Tensor) -> Tensor:
+def whole(tensor: Tensor) -> Tensor:
+    """A sharded tensor put together (every process must take part); another one as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

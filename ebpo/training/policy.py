@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 from ebpo.config import LoRA, Parallel, RunConfig
 from ebpo.policy.loading import DTYPES, load_policy
 from ebpo.rollouts.batch import Batch, logprobs_in_chunks
-from ebpo.training.processes import Processes, parallelise, shard_like, whole, whole_parameters
+from ebpo.rollouts.weights import whole
+from ebpo.training.processes import Processes, parallelise, shard_like, whole_parameters
 
 
 class TrainedPolicy:

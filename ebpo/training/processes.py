@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedModel
 
 from ebpo.config import Parallel
+from ebpo.rollouts.weights import whole
 
 T = TypeVar("T")
 
@@ -151,11 +152,6 @@ def clip_gradient(model: nn.Module, limit: float) -> float:
     if not math.isfinite(norm):
         raise ValueError(f"the gradient's norm is {norm}; this step must not be applied")
     return norm
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A sharded tensor put together (every process must take part); another one as it is."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def shard_like(tensor: Tensor, example: Tensor) -> Tensor:

@@ -303,13 +303,13 @@ class Trainer:
         for number, start in enumerate(range(0, len(batch), training.completions_per_update)):
             rows = slice(start, start + training.completions_per_update)
             self._optimizer_update(
+                step,
                 number,
                 batch.rows(rows),
                 old_logp[rows],
                 advantages[rows],
                 None if reference_logp is None else reference_logp[rows],
                 None if importance is None else importance[rows],
-                derive_seed("token selection", self.config.run.seed, step, number),
                 statistics,
             )
         metrics = {
@@ -353,13 +353,13 @@ class Trainer:
 
     def _optimizer_update(
         self,
+        step: int,
         number: int,
         batch: Batch,
         old_logp: Tensor,
         advantages: Tensor,
         reference_logp: Tensor | None,
         importance: Tensor | None,
-        seed: int,
         statistics: UpdateStatistics,
     ) -> None:
         training, settings, policy = self.config.training, self.config.settings, self.policy
@@ -370,6 +370,7 @@ class Trainer:
         if needs_selection(settings):
             # Before a step's first update the current policy is the old one.
             current = old_logp if number == 0 else policy.logprobs(batch)[0]
+            seed = derive_seed("token selection", self.config.run.seed, step, number)
             selected = select_tokens(
                 settings, current, old_logp, advantages, batch.mask, torch.Generator().manual_seed(seed)
             )

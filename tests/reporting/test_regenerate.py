@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout_copy import copy_checkout
 from synthetic_experiment import REPOSITORY, Experiment
 
 pytestmark = pytest.mark.slow
@@ -22,8 +23,7 @@ LINE = ["--forceall", "--allowed-rules", *RULES, "--", "tables", "figures", "cla
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with nothing but the small files of an experiment, of random ages."""
-    leave = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "*cache*", "*.egg-info", ".hypothesis")
-    folder = shutil.copytree(REPOSITORY, tmp_path / "checkout", symlinks=True, ignore=leave)
+    folder = copy_checkout(REPOSITORY, tmp_path / "checkout")
     experiment = Experiment(folder / "results/demo")
     shutil.copy(experiment.config_path, folder / "experiment.yaml")
     for left in ("config", "clusters", "data"):

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from checkout_copy import copy_checkout, edit, shorten_theory
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -69,7 +70,7 @@ class Site:
     def __post_init__(self) -> None:
         # Jobs here last seconds, not hours.
         self.edit("workflow/profiles/slurm/config.yaml", "status-checks: 20", "status-checks: 5")
-        self.edit("workflow/rules/theory.smk", "scripts/theory.py --out", "scripts/theory.py --replications 16 --out")
+        shorten_theory(self.checkout)
 
     def configure(self) -> None:
         """Makes a small experiment, with runs that ask for a GPU, the default configuration."""
@@ -80,9 +81,7 @@ class Site:
         (self.checkout / "config/config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
 
     def edit(self, file: str, old: str, new: str) -> None:
-        path = self.checkout / file
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
+        edit(self.checkout / file, old, new)
 
     def start(self, target: str) -> subprocess.Popen[str]:
         """The command of README.md."""
@@ -105,9 +104,8 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(repository, cluster, environment, tmp_path_factory) -> Site:
-    leave = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "*cache*", "*.egg-info", ".hypothesis")
     checkout = tmp_path_factory.mktemp("site") / "checkout"
-    return Site(shutil.copytree(repository, checkout, symlinks=True, ignore=leave), environment)
+    return Site(copy_checkout(repository, checkout), environment)
 
 
 def slurm(*command: str) -> str:

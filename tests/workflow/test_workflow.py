@@ -11,22 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from checkout_copy import copy_checkout, shorten_theory
 
 pytestmark = pytest.mark.slow
 
 TINY = ["--configfile", "tests/workflow/tiny.yaml"]
 COMPARISONS = ["main", "clustering", "curriculum"]
-THEORY = "scripts/theory.py --out"
-
-
-def copy_checkout(repository: Path, folder: Path) -> Path:
-    """A copy in which the theory's simulations are short; they are the same for every experiment."""
-    leave = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "*cache*", "*.egg-info", ".hypothesis")
-    copy = shutil.copytree(repository, folder, symlinks=True, ignore=leave)
-    rules = copy / "workflow" / "rules" / "theory.smk"
-    assert THEORY in rules.read_text()
-    rules.write_text(rules.read_text().replace(THEORY, f"{THEORY.removesuffix(' --out')} --replications 16 --out"))
-    return copy
 
 
 def command(*arguments: str) -> list[str]:
@@ -60,6 +50,7 @@ def tables(checkout: Path) -> dict[str, bytes]:
 def finished(repository, tmp_path_factory) -> Path:
     """A checkout in which `all` has run."""
     checkout = copy_checkout(repository, tmp_path_factory.mktemp("whole") / "checkout")
+    shorten_theory(checkout)
     result = snakemake(checkout, *TINY, "--", "all")
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
     for line in ("report:      results/tiny/report.html", "main table:  results/tiny/tables/main.md"):
