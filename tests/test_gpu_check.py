@@ -1,24 +1,14 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import subprocess
 import sys
-from types import ModuleType
 
 import pytest
 import torch
 
+from ebpo.gpu_check import check_equality
 from ebpo.policy.loading import load_policy
-
-
-@pytest.fixture(scope="module")
-def gpu_check(repository) -> ModuleType:
-    """scripts/gpu_check.py as a module."""
-    spec = importlib.util.spec_from_file_location("gpu_check", repository / "scripts" / "gpu_check.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run_check(repository, *arguments: str, blocked: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -52,11 +42,11 @@ def test_without_a_gpu_it_says_so_in_one_line(repository):
     assert result.stderr.count("\n") == 1
 
 
-def test_a_device_that_computes_something_else_is_found(gpu_check, policy_folder, capsys):
+def test_a_device_that_computes_something_else_is_found(policy_folder, capsys):
     base, tokenizer = load_policy(policy_folder)
     other = copy.deepcopy(base)
     with torch.no_grad():
         other.model.layers[0].mlp.down_proj.weight += 1e-3
-    failed = gpu_check.check_equality(base, other, tokenizer)
+    failed = check_equality(base, other, tokenizer)
     assert "log-probs" in failed
     assert "FAILED log-probs: largest difference" in capsys.readouterr().out

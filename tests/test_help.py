@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
 
 HEAVY = ["torch", "transformers", "vllm", "sentence_transformers", "datasets", "sympy"]
 PROGRAM = """
@@ -20,13 +23,9 @@ runpy.run_path({script!r}, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["claims", "difficulty", "difficulty_shard", "estimate", "figures", "grade", "policy", "preflight", "problems",
-     "prompts", "report", "sample", "tables", "theory", "topics", "train"],
-)  # fmt: skip
-def test_help_comes_before_heavy_imports(repository, script):
-    program = PROGRAM.format(heavy=HEAVY, script=str(repository / "scripts" / f"{script}.py"))
-    result = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
+@pytest.mark.parametrize("script", sorted(path.stem for path in (ROOT / "scripts").glob("*.py")))
+def test_help_comes_before_heavy_imports(script):
+    program = PROGRAM.format(heavy=HEAVY, script=str(ROOT / "scripts" / f"{script}.py"))
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
     assert "usage" in result.stdout
