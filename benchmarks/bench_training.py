@@ -74,6 +74,7 @@ def serve_ours(policy: Path, length: int, turns: Turns, measure_kl_every: int = 
     class Timed(Trainer):
         def _step(self, sampler: Sampler) -> dict[str, float]:
             before = self.state.tokens_total
+            start_worker(sampler.grader)
             turns.begin()
             metrics = super()._step(sampler)
             turns.end(self.state.tokens_total - before)
@@ -129,6 +130,7 @@ def serve_trl(policy: Path, length: int, turns: Turns) -> None:
                 turns.end(seen["tokens"])
 
     with Grader(workers=1) as grader, tempfile.TemporaryDirectory() as folder:
+        start_worker(grader)
 
         def reward(
             completions: list[str], completion_ids: list[list[int]], question: list[str], **_: Any
@@ -153,6 +155,17 @@ def serve_trl(policy: Path, length: int, turns: Turns) -> None:
             callbacks=[Timed()],
         )
         trainer.train()
+
+
+def start_worker(grader: Grader) -> None:
+    """Starts the grader's SymPy process, once.
+
+    It takes a second or more, and would otherwise fall into that step of a side, counted or not, which samples the
+    first answer that needs it.
+    """
+    if not grader.worker_pids:
+        grader.grade(gold=r"\frac{\sqrt{3}}{2}", completion=r"\boxed{\frac{3}{2\sqrt{3}}}")
+        assert grader.worker_pids
 
 
 def render_text(tokenizer: Any, question: str) -> str:
@@ -192,7 +205,7 @@ class Side:
 
 
 def measure(model: str, pairs: int) -> dict[str, list[Step]]:
-    """Steps of both sides in turns; the first two of each are not counted."""
+    """Steps of both sides in turns; the first two of each are not counted, nor the start of the grader's process."""
     shape, length = MODELS[model]
     with tempfile.TemporaryDirectory() as folder:
         policy = make_policy(shape, Path(folder))
