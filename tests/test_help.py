@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-
+SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "scripts").glob("*.py"))
 HEAVY = ["torch", "transformers", "vllm", "sentence_transformers", "datasets", "sympy"]
 PROGRAM = """
 import importlib.abc, runpy, sys
@@ -23,9 +22,9 @@ runpy.run_path({script!r}, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("script", sorted(path.stem for path in (ROOT / "scripts").glob("*.py")))
-def test_help_comes_before_heavy_imports(script):
-    program = PROGRAM.format(heavy=HEAVY, script=str(ROOT / "scripts" / f"{script}.py"))
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_help_comes_before_heavy_imports(repository, script):
+    program = PROGRAM.format(heavy=HEAVY, script=str(script))
+    result = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
     assert "usage" in result.stdout

@@ -16,7 +16,7 @@ from ebpo.config import ExperimentConfig, comparison_runs
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
-from ebpo.reporting.panels import legend_above, panel_grid, panel_title, panels
+from ebpo.reporting.panels import RUN_INCHES, legend_above, panel_grid, panel_title, panels
 from ebpo.reporting.rates import main_group_size
 from ebpo.reporting.runs import Run
 from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
@@ -149,7 +149,7 @@ def prior(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
             axes.set_title(f"{label}\n{model}, G = {group_size}")
             step_axis(axes)
             axes.set_ylim(0, 1.08 * max(float(run.series(key).max()) for run in own) or 1.0)
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(4, len(handles)))
+    legend_above(figure, list(handles.values()), list(handles), RUN_INCHES)
     return figure
 
 
@@ -162,8 +162,9 @@ def penalty(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
     grouped = {k: found for k, own in _ebpo(runs).items() if (found := [r for r in own if not r.series(key).empty])}
     if not grouped:
         return nothing(NO_EBPO if not _ebpo(runs) else "No step of an EBPO run had a group without success.")
-    figure = new_figure(max(6.4, 4.6 * len(grouped)), 4.2)
+    figure = new_figure(max(6.4, 4.6 * len(grouped)), 4.6)
     grid = figure.subplots(1, len(grouped), squeeze=False)[0]
+    handles = {}
     for axes, ((model, group_size), own) in zip(grid, grouped.items(), strict=True):
         measured = {
             of: pd.concat([r.metrics[["ebpo/mu_glob", "ebpo/shrinkage", key]] for r in seeds])
@@ -184,13 +185,15 @@ def penalty(runs: Sequence[Run], colours: Mapping[str, str]) -> Figure:
         axes.plot([0, right], [0, -middle * right], color=colour, label=label)
         for (method, order), table in measured.items():
             look = {"color": colours[method], "marker": MARKERS[order], "linestyle": "none"}
-            label = f"{_run_label(method, order)}: measured"
-            axes.plot(table["ebpo/mu_glob"], table[key], markersize=4, alpha=0.55, label=label, **look)
+            # As pixels: one point a step of every run makes the vector file megabytes.
+            (dots,) = axes.plot(table["ebpo/mu_glob"], table[key], markersize=4, alpha=0.55, rasterized=True, **look)
+            handles[_run_label(method, order)] = dots
         axes.set_title(f"{model}, G = {group_size}")
         axes.set_xlabel("global mean reward μ_glob")
         axes.set_xlim(0, right)
         axes.legend(loc="lower left", fontsize=8.5)
-    grid[0].set_ylabel("raw advantage of an all-0 group")
+    grid[0].set_ylabel("raw advantage of an all-0 group\n(points: measured)")
+    legend_above(figure, list(handles.values()), list(handles), RUN_INCHES)
     return figure
 
 

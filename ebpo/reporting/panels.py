@@ -15,7 +15,8 @@ from ebpo.reporting.style import new_figure
 
 Panel = tuple[str, str, int]  # model, order, group size
 
-_LEGEND_INCHES = 1.7  # a method's name with its line
+# Widths of an entry of a legend: a method's name with its line, and a method's name with an order.
+METHOD_INCHES, RUN_INCHES = 1.7, 3.0
 
 
 def panels(runs: Sequence[Run]) -> dict[Panel, dict[str, list[Run]]]:
@@ -55,7 +56,9 @@ def panel_grid(shown: Collection[Panel], label: str) -> tuple[Figure, dict[Panel
     return figure, placed
 
 
-def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """One legend above all panels, in as many rows as the figure's width asks for."""
-    columns = max(2, int(figure.get_figwidth() / _LEGEND_INCHES))
+def legend_above(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], inches: float = METHOD_INCHES
+) -> None:
+    """One legend above all panels, in as many rows as the figure's width asks for with entries of so many inches."""
+    columns = max(2, int(figure.get_figwidth() / inches))
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), columns))
