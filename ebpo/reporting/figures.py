@@ -102,12 +102,13 @@ def validation(runs: Sequence[Run], colours: Mapping[str, str], samples: int) ->
 
 
 def _ebpo(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
-    """Runs that recorded a prior, by model and group size."""
+    """Runs that recorded a prior, by model, as they appear, and group size."""
     grouped: dict[tuple[str, int], list[Run]] = {}
     for run in runs:
         if not run.series("ebpo/mu_glob").empty:
             grouped.setdefault((run.id.model, run.id.group_size), []).append(run)
-    return grouped
+    models = list(dict.fromkeys(model for model, _ in grouped))
+    return {panel: grouped[panel] for panel in sorted(grouped, key=lambda p: (models.index(p[0]), p[1]))}
 
 
 NO_EBPO = "No run of this experiment recorded a prior: EBPO was not trained."

@@ -1,6 +1,7 @@
 """Figures: same input, same bytes; what is missing is said."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -39,6 +40,18 @@ def test_runs_without_a_prior_are_said_to_have_none(experiment: Experiment) -> N
     runs = [run for run in read_runs(experiment.runs) if run.id.method == "grpo"]
     for figure in (prior(runs, COLOURS), penalty(runs, COLOURS)):
         assert "EBPO was not trained" in figure.texts[0].get_text()
+
+
+def test_panels_of_the_prior_go_from_the_smallest_group_size(experiment: Experiment) -> None:
+    (run,) = [run for run in read_runs(experiment.runs) if run.id.folder.endswith("ebpo-topic/G4/seed0")]
+    runs = [
+        replace(run, id=run.id.model_copy(update={"model": m, "group_size": g}))
+        for m in ("small", "big")
+        for g in (4, 2, 16)
+    ]
+    with style():
+        drawn = [axes.get_title() for axes in penalty(runs, COLOURS).axes]
+    assert drawn == [f"{model}, G = {size}" for model in ("small", "big") for size in (2, 4, 16)]
 
 
 def test_a_metric_that_a_run_lacks_is_named_in_the_figure(experiment: Experiment) -> None:
