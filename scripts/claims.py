@@ -11,7 +11,7 @@ from ebpo.reporting.claims import all_claims, claims_frame, claims_table
 from ebpo.reporting.differences import averages, differences
 from ebpo.reporting.efficiency import efficiency_curves, efficiency_targets
 from ebpo.reporting.paper import read_paper
-from ebpo.reporting.runs import read_runs
+from ebpo.reporting.runs import read_runs, reading_order
 from ebpo.reporting.scores import check_comparable, read_rates, read_scores
 from ebpo.reporting.summaries import efficiency_table, validation_table
 from ebpo.reporting.table import to_markdown
@@ -28,7 +28,8 @@ def main() -> None:
     parser.add_argument("--theory", type=Path, help="folder of the theory's tables; without it T1 to T5 are undecided")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     args = parser.parse_args()
-    config, runs = read_config(args.config), read_runs(args.runs)
+    config = read_config(args.config)
+    runs = reading_order(config, read_runs(args.runs))
     check_comparable(read_scores(args.scores))
     rates = read_rates(args.scores)
     theorems = read_theorems(args.theory) if args.theory else None

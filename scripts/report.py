@@ -9,7 +9,7 @@ from ebpo.config import read_config
 from ebpo.files import write_text
 from ebpo.reporting.html import Report, render_report
 from ebpo.reporting.json_files import read_object, read_objects
-from ebpo.reporting.runs import read_runs
+from ebpo.reporting.runs import read_runs, reading_order
 from ebpo.reporting.table import read_markdown
 
 
@@ -32,16 +32,16 @@ def main() -> None:
     parser.add_argument("--commit", required=True, help="commit of the code")
     parser.add_argument("--out", type=Path, required=True, help="the HTML file")
     args = parser.parse_args()
-    runs = read_runs(args.runs)
+    config, runs = read_config(args.config), read_runs(args.runs)
     report = Report(
-        config=read_config(args.config),
+        config=config,
         config_path=str(args.config),
         root=str(args.out.parent),
         claims=[read_markdown(args.claims / f"{name}.md") for name in ("claims", "efficiency_targets", "validation")],
         tables=[read_markdown(prefix.with_name(f"{prefix.name}.md")) for prefix in args.tables],
         figures=args.figures,
         clusters=args.clusters,
-        runs=runs,
+        runs=reading_order(config, runs),
         examples={
             run.id.folder: read_objects(folder / "evaluation/examples.jsonl")
             for run, folder in zip(runs, args.runs, strict=True)

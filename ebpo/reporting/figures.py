@@ -12,13 +12,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ebpo.config import ExperimentConfig, comparison_runs
+from ebpo.config import ExperimentConfig
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.panels import RUN_INCHES, legend_above, panel_grid, panel_title, panels
 from ebpo.reporting.rates import main_group_size
-from ebpo.reporting.runs import Run
+from ebpo.reporting.runs import Run, reading_order
 from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
 from ebpo.reporting.scores import check_comparable
 from ebpo.reporting.style import LINES, MARKERS, method_colours, new_figure, nothing, save, style
@@ -92,8 +92,8 @@ def validation(runs: Sequence[Run], colours: Mapping[str, str], samples: int) ->
     for row, (panel, methods) in zip(grid, grouped.items(), strict=True):
         for axes, key in zip(row, keys, strict=True):
             for method, own in methods.items():
-                values = validation_curve(own, key)
-                axes.plot(values.index, 100 * values, color=colours[method], marker="o", markersize=3.5)
+                values = 100 * validation_curve(own, key)["mean"]
+                axes.plot(values.index, values, color=colours[method], marker="o", markersize=3.5)
             axes.set_title(f"{key} — {panel_title(panel)}", fontsize=9.5)
             step_axis(axes)
         row[0].set_ylabel("validation problems, %")
@@ -219,10 +219,7 @@ def write_figures(
     if not runs:
         raise ValueError("no run was given")
     check_comparable(scores)
-    # The order of the configuration, whatever order the folders were given in.
-    folders = [run.folder for comparison in config.comparisons.values() for run in comparison_runs(comparison)]
-    places = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
-    runs = sorted(runs, key=lambda run: (places.get(run.id.folder, len(places)), run.id.folder))
+    runs = reading_order(config, runs)
     # Three columns of panels for each group size would make a figure of many pages.
     main_size = [run for run in runs if run.id.group_size == main_group_size(config)]
     colours = method_colours(list(config.methods))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ebpo.config import RunId, read_run_config
+from ebpo.config import ExperimentConfig, RunId, comparison_runs, read_run_config
 from ebpo.reporting.json_files import read_object, read_objects
 
 
@@ -64,3 +64,22 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             raise ValueError(f"run {folder}: {run.id.folder} was given twice")
         runs[run.id.folder] = run
     return list(runs.values())
+
+
+def reading_order(config: ExperimentConfig, runs: Sequence[Run]) -> list[Run]:
+    """Runs as a reader looks for them: by model, order, group size, method and seed.
+
+    Names come as the configuration's comparisons list them (unlisted ones last), numbers from the smallest.
+    """
+    listed = [run for comparison in config.comparisons.values() for run in comparison_runs(comparison)]
+    places = [
+        {name: place for place, name in enumerate(dict.fromkeys(names))}
+        for names in zip(*((run.model, run.order, run.method) for run in listed), strict=True)
+    ]
+
+    def key(run: Run) -> tuple[int, int, int, int, int]:
+        names = (run.id.model, run.id.order, run.id.method)
+        model, order, method = (own.get(name, len(own)) for own, name in zip(places, names, strict=True))
+        return model, order, run.id.group_size, method, run.id.seed
+
+    return sorted(runs, key=key)

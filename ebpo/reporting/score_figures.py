@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ebpo.config import ExperimentConfig
 from ebpo.config.clustering import DIFFICULTY_ORDERS
-from ebpo.evaluation.intervals import Floats, Interval, seed_means
+from ebpo.evaluation.intervals import Floats, Interval, seed_means, t_interval
 from ebpo.reporting.labels import method_label, order_label
 from ebpo.reporting.panels import legend_above
 from ebpo.reporting.paper import BENCHMARKS
@@ -24,21 +24,34 @@ from ebpo.reporting.style import new_figure
 _ERROR = {"ecolor": "#222222", "capsize": 3, "linewidth": 1.2}
 
 
+def _by_seed(runs: Sequence[Run], key: str) -> pd.DataFrame:
+    """A metric of several runs, [steps, runs], at the steps that all of them recorded."""
+    return pd.concat([run.series(key) for run in runs], axis=1).dropna()
+
+
 def seed_mean(runs: Sequence[Run], key: str) -> pd.Series[float]:
     """Mean of a metric over runs, at the steps that all of them recorded."""
-    return pd.concat([run.series(key) for run in runs], axis=1).dropna().mean(axis=1)
+    return _by_seed(runs, key).mean(axis=1)
 
 
-def validation_curve(runs: Sequence[Run], key: str) -> pd.Series[float]:
-    """Mean over seeds of a metric of the validation problems.
+def validation_curve(runs: Sequence[Run], key: str) -> pd.DataFrame:
+    """Mean over seeds of a metric of the validation problems, with its interval over training runs on these problems.
+
+    Returns:
+        Columns `mean` and `half`, of the 95 % interval by Student's t (NaN with one seed),
+        indexed by step.
 
     Raises:
         ValueError: the runs recorded none.
     """
-    values = seed_mean(runs, f"validation/{key}")
+    values = _by_seed(runs, f"validation/{key}")
     if values.empty:
         raise ValueError(f"{runs[0].id.folder}: metrics.jsonl has no validation/{key}")
-    return values
+    half = np.full(len(values), np.nan)
+    if len(runs) > 1:
+        # The runs are what is drawn: one stratum of one "problem" per run.
+        half = np.array([i.high - i.mean for i in (t_interval(row[None]) for row in values.to_numpy())])
+    return pd.DataFrame({"mean": values.mean(axis=1), "half": half})
 
 
 def step_axis(axes: Axes) -> None:
@@ -69,14 +82,16 @@ def main_figure(
     shown = [p for p in policies[1:] if p._replace(method=first.method) == first]
     figure = new_figure(10.4, 4.1)
     left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])
-    for policy in shown:
+    for i, policy in enumerate(shown):
         coordinates = (policy.model, policy.method, policy.order, policy.group_size)
         own = [r for r in runs if (r.id.model, r.id.method, r.id.order, r.id.group_size) == coordinates]
         if len(own) < len(policy.seeds):
             raise ValueError(f"{policy.folder}: {len(own)} of {len(policy.seeds)} seeds were given; train the others")
-        values = 100 * validation_curve(own, "pass@1")
-        look = {"color": colours[policy.method], "marker": "o", "markersize": 4}
-        left.plot(values.index, values, label=method_label(policy.method), **look)
+        curve = 100 * validation_curve(own, "pass@1")
+        # Side by side, so that the bars of a step do not cover one another.
+        places = curve.index + 0.008 * own[0].steps * (i - (len(shown) - 1) / 2)
+        look = {"color": colours[policy.method], "marker": "o", "markersize": 4, "capsize": 2, "elinewidth": 1}
+        left.errorbar(places, curve["mean"], yerr=curve["half"], label=method_label(policy.method), **look)
     left.set_title("During training: validation pass@1")
     step_axis(left)
     left.set_ylabel("pass@1, %")

@@ -9,8 +9,8 @@ from synthetic_experiment import Experiment
 
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.figures import curves, penalty, prior, smoothing_window
-from ebpo.reporting.runs import read_run, read_runs
-from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean
+from ebpo.reporting.runs import read_run, read_runs, reading_order
+from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, validation_curve
 from ebpo.reporting.scores import read_rates
 from ebpo.reporting.style import method_colours, save, style
 
@@ -94,6 +94,33 @@ def test_seed_mean_and_smoothing_window(experiment: Experiment) -> None:
     run = read_run(experiment.runs[0])
     assert seed_mean([run, run], "reward").equals(run.series("reward"))
     assert [smoothing_window(steps) for steps in (4, 40, 100)] == [1, 5, 11]
+
+
+def test_runs_are_read_as_the_configuration_lists_them_and_by_rising_numbers(experiment: Experiment) -> None:
+    run, comparisons = read_run(experiment.runs[0]), experiment.config.comparisons
+    comparisons = {name: comparisons[name] for name in ("main", "curriculum")}
+    config = experiment.config.model_copy(update={"comparisons": comparisons})
+    # main lists grpo, dapo and ebpo in topic order, curriculum the order of difficulty; nothing lists the last name.
+    expected = [
+        replace(run, id=run.id.model_copy(update={"order": o, "group_size": g, "method": m, "seed": s}))
+        for o in ("topic", "difficulty")
+        for g in (2, 4, 16)
+        for m in ("grpo", "dapo", "ebpo", "another")
+        for s in (2, 10)
+    ]
+    by_folder = sorted(expected, key=lambda run: run.id.folder)
+    assert [r.id for r in reading_order(config, by_folder)] == [r.id for r in expected]
+
+
+def test_validation_curves_have_an_interval_over_runs(experiment: Experiment) -> None:
+    one, two = read_runs(experiment.runs)[:2]
+    for run, values in ((one, [0.2, 0.3, 0.3]), (two, [0.2, 0.5, 0.4])):
+        run.metrics["validation/pass@1"] = pd.Series(values, index=[0, 1, 2]).reindex(run.metrics.index)
+    curve = validation_curve([one, two], "pass@1")
+    assert curve["mean"].tolist() == pytest.approx([0.2, 0.4, 0.35])
+    # Two values d apart: the mean's standard error is d / 2, and t of 1 degree of freedom at 0.975 is 12.706.
+    assert curve["half"].tolist() == pytest.approx([0, 12.706 * 0.1, 12.706 * 0.05], rel=1e-4)
+    assert validation_curve([one], "pass@1")["half"].isna().all()
 
 
 @pytest.mark.parametrize(
