@@ -15,7 +15,7 @@ from synthetic_experiment import REPOSITORY, Experiment
 
 pytestmark = pytest.mark.slow
 
-# The line of docs/evaluation.md.
+# The line of README.md and docs/evaluation.md.
 RULES = ["table", "draw_figures", "claims", "section", "tables", "figures"]
 LINE = ["--forceall", "--allowed-rules", *RULES, "--", "tables", "figures", "claims"]
 
@@ -42,6 +42,11 @@ def checkout(tmp_path: Path) -> Path:
 def snakemake(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--configfile", "experiment.yaml", *arguments]
     return subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/evaluation.md"])
+def test_the_line_is_the_documented_one(page):
+    assert " ".join(LINE) in (REPOSITORY / page).read_text(encoding="utf-8")
 
 
 def test_one_line_makes_them_and_cannot_train(checkout):
