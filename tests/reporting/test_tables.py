@@ -267,6 +267,8 @@ def test_difference_rows(experiment: Experiment) -> None:
     final, best_gap = (row for row in rows if row["method"].key == "ebpo-grpo")
     assert (final["paper_aime24"].value, final["paper_aime25"].value) == (3.95, 6.04)
     assert (best_gap["checkpoint"].text, best_gap["paper_aime24"].value) == ("best", None)
+    said = ["does not say at which group size" in " ".join(table.notes) for table in (clustering, curriculum)]
+    assert said == [False, True]
 
 
 def test_unknown_comparison_is_refused(experiment: Experiment) -> None:
