@@ -88,10 +88,12 @@ def main_figure(
         if len(own) < len(policy.seeds):
             raise ValueError(f"{policy.folder}: {len(own)} of {len(policy.seeds)} seeds were given; train the others")
         curve = 100 * validation_curve(own, "pass@1")
+        several = len(own) > 1
         # Side by side, so that the bars of a step do not cover one another.
-        places = curve.index + 0.008 * own[0].steps * (i - (len(shown) - 1) / 2)
+        shift = 0.008 * own[0].steps * (i - (len(shown) - 1) / 2) if several else 0.0
         look = {"color": colours[policy.method], "marker": "o", "markersize": 4, "capsize": 2, "elinewidth": 1}
-        left.errorbar(places, curve["mean"], yerr=curve["half"], label=method_label(policy.method), **look)
+        errors = curve["half"] if several else None
+        left.errorbar(curve.index + shift, curve["mean"], yerr=errors, label=method_label(policy.method), **look)
     left.set_title("During training: validation pass@1")
     step_axis(left)
     left.set_ylabel("pass@1, %")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from synthetic_experiment import Experiment
 
 from ebpo.reporting.captions import figure_names
@@ -65,6 +66,22 @@ def test_main_figure_names_a_missing_run(experiment: Experiment) -> None:
     runs = [run for run in read_runs(experiment.runs) if run.id.method != "dapo"]
     with pytest.raises(ValueError, match="runs/demo/dapo-topic/G4: 0 of 1 seeds"):
         main_figure(experiment.config, runs, read_rates(experiment.scores), method_colours([]))
+
+
+def test_main_figure_has_error_bars_over_several_seeds_alone(experiment: Experiment) -> None:
+    def left_panel(seeds: int) -> Axes:
+        main = experiment.config.comparisons["main"].model_copy(update={"seeds": list(range(seeds))})
+        config = experiment.config.model_copy(update={"comparisons": {"main": main}})
+        runs = [replace(r, id=r.id.model_copy(update={"seed": s})) for s in range(seeds) for r in of_one_seed]
+        is_base = rates["method"] == "base"
+        copies = [rates[~is_base].assign(seed=s).astype({"seed": "Int64"}) for s in range(seeds)]
+        copied = pd.concat([rates[is_base], *copies], ignore_index=True)
+        with style():
+            return main_figure(config, runs, copied, method_colours([])).axes[0]
+
+    of_one_seed, rates = read_runs(experiment.runs), read_rates(experiment.scores)
+    for seeds, bars in ((1, False), (2, True)):
+        assert [curve.has_yerr for curve in left_panel(seeds).containers] == 5 * [bars]
 
 
 def test_the_curriculum_has_a_group_of_bars_per_benchmark(experiment: Experiment) -> None:
