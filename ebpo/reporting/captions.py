@@ -9,9 +9,9 @@ FIGURES = {
     "main": (
         "Main comparison",
         "Left: pass@1 on the validation problems during training, with 95 % intervals over training runs on these "
-        "problems where there are several runs. Right: pass@1 of the checkpoints that the paper "
-        "evaluates, averaged over the benchmarks, with 95 % intervals; open circles are single training runs; the "
-        "dashed line is the base policy.",
+        "problems where there are several runs. Right: pass@1 of the checkpoints that the paper evaluates, averaged "
+        "over the benchmarks, with 95 % intervals; open circles are single training runs; the dashed line is the base "
+        "policy.",
     ),
     "curriculum": (
         "Curriculum",

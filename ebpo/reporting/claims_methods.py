@@ -155,7 +155,7 @@ def curve_claims(config: ExperimentConfig, model: str, runs: Sequence[Run]) -> l
             _, reason = verdict_of(0, 1, 1)
             claim = replace(claim, measured=float(np.exp(ratios[0])), seeds=1, n=steps, reason=reason)
         else:
-            interval = t_interval(ratios[None])  # the seeds are what is drawn
+            interval = t_interval(ratios)  # the seeds are what is drawn
             p = p_value(interval.mean, interval.se, interval.df) if interval.se > 0 else 1.0
             measured, low, high = (float(np.exp(x)) for x in (interval.mean, interval.low, interval.high))
             claim = replace(claim, measured=measured, low=low, high=high, p=p, seeds=len(ratios), n=steps)

@@ -16,7 +16,7 @@ from ebpo.config import ExperimentConfig
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.efficiency_figure import efficiency
 from ebpo.reporting.labels import method_label, order_label
-from ebpo.reporting.panels import RUN_INCHES, legend_above, panel_grid, panel_title, panels
+from ebpo.reporting.panels import RUN_INCHES, by_group_size, legend_above, panel_grid, panel_title, panels
 from ebpo.reporting.rates import main_group_size
 from ebpo.reporting.runs import Run, reading_order
 from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, step_axis, validation_curve
@@ -92,8 +92,8 @@ def validation(runs: Sequence[Run], colours: Mapping[str, str], samples: int) ->
     for row, (panel, methods) in zip(grid, grouped.items(), strict=True):
         for axes, key in zip(row, keys, strict=True):
             for method, own in methods.items():
-                values = 100 * validation_curve(own, key)["mean"]
-                axes.plot(values.index, values, color=colours[method], marker="o", markersize=3.5)
+                values = validation_curve(own, key)
+                axes.plot(values.index, 100 * values, color=colours[method], marker="o", markersize=3.5)
             axes.set_title(f"{key} — {panel_title(panel)}", fontsize=9.5)
             step_axis(axes)
         row[0].set_ylabel("validation problems, %")
@@ -107,8 +107,7 @@ def _ebpo(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
     for run in runs:
         if not run.series("ebpo/mu_glob").empty:
             grouped.setdefault((run.id.model, run.id.group_size), []).append(run)
-    models = list(dict.fromkeys(model for model, _ in grouped))
-    return {panel: grouped[panel] for panel in sorted(grouped, key=lambda p: (models.index(p[0]), p[1]))}
+    return by_group_size(grouped)
 
 
 NO_EBPO = "No run of this experiment recorded a prior: EBPO was not trained."

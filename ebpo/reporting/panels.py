@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -14,6 +15,8 @@ from ebpo.reporting.runs import Run
 from ebpo.reporting.style import new_figure
 
 Panel = tuple[str, str, int]  # model, order, group size
+Key = TypeVar("Key", bound=tuple[Any, ...])
+Value = TypeVar("Value")
 
 # Widths of an entry of a legend: a method's name with its line, and a method's name with an order.
 METHOD_INCHES, RUN_INCHES = 1.7, 3.0
@@ -25,8 +28,13 @@ def panels(runs: Sequence[Run]) -> dict[Panel, dict[str, list[Run]]]:
     for run in runs:
         panel = grouped.setdefault((run.id.model, run.id.order, run.id.group_size), {})
         panel.setdefault(run.id.method, []).append(run)
-    rows = list(dict.fromkeys(panel[:2] for panel in grouped))
-    return {panel: grouped[panel] for panel in sorted(grouped, key=lambda p: (rows.index(p[:2]), p[2]))}
+    return by_group_size(grouped)
+
+
+def by_group_size(grouped: Mapping[Key, Value]) -> dict[Key, Value]:
+    """What is grouped by keys that end with a group size: the rest of the key as it appears, and rising group sizes."""
+    rows = list(dict.fromkeys(key[:-1] for key in grouped))
+    return {key: grouped[key] for key in sorted(grouped, key=lambda key: (rows.index(key[:-1]), key[-1]))}
 
 
 def panel_title(panel: Panel) -> str:

@@ -34,24 +34,26 @@ def seed_mean(runs: Sequence[Run], key: str) -> pd.Series[float]:
     return _by_seed(runs, key).mean(axis=1)
 
 
-def validation_curve(runs: Sequence[Run], key: str) -> pd.DataFrame:
-    """Mean over seeds of a metric of the validation problems, with its interval over training runs on these problems.
-
-    Returns:
-        Columns `mean` and `half`, of the 95 % interval by Student's t (NaN with one seed),
-        indexed by step.
+def validation_curve(runs: Sequence[Run], key: str) -> pd.Series[float]:
+    """Mean over seeds of a metric of the validation problems.
 
     Raises:
         ValueError: the runs recorded none.
     """
-    values = _by_seed(runs, f"validation/{key}")
+    values = seed_mean(runs, f"validation/{key}")
     if values.empty:
         raise ValueError(f"{runs[0].id.folder}: metrics.jsonl has no validation/{key}")
-    half = np.full(len(values), np.nan)
-    if len(runs) > 1:
-        # The runs are what is drawn: one stratum of one "problem" per run.
-        half = np.array([i.high - i.mean for i in (t_interval(row[None]) for row in values.to_numpy())])
-    return pd.DataFrame({"mean": values.mean(axis=1), "half": half})
+    return values
+
+
+def validation_errors(runs: Sequence[Run], key: str) -> Floats:
+    """Half the 95 % interval at each step of `validation_curve`, by Student's t over training runs on these problems.
+
+    Raises:
+        ValueError: fewer than two runs were given.
+    """
+    values = _by_seed(runs, f"validation/{key}").to_numpy()
+    return np.array([interval.high - interval.mean for interval in map(t_interval, values)])
 
 
 def step_axis(axes: Axes) -> None:
@@ -87,13 +89,12 @@ def main_figure(
         own = [r for r in runs if (r.id.model, r.id.method, r.id.order, r.id.group_size) == coordinates]
         if len(own) < len(policy.seeds):
             raise ValueError(f"{policy.folder}: {len(own)} of {len(policy.seeds)} seeds were given; train the others")
-        curve = 100 * validation_curve(own, "pass@1")
-        several = len(own) > 1
+        curve, several = 100 * validation_curve(own, "pass@1"), len(own) > 1
+        errors = 100 * validation_errors(own, "pass@1") if several else None
         # Side by side, so that the bars of a step do not cover one another.
         shift = 0.008 * own[0].steps * (i - (len(shown) - 1) / 2) if several else 0.0
         look = {"color": colours[policy.method], "marker": "o", "markersize": 4, "capsize": 2, "elinewidth": 1}
-        errors = curve["half"] if several else None
-        left.errorbar(curve.index + shift, curve["mean"], yerr=errors, label=method_label(policy.method), **look)
+        left.errorbar(curve.index + shift, curve, yerr=errors, label=method_label(policy.method), **look)
     left.set_title("During training: validation pass@1")
     step_axis(left)
     left.set_ylabel("pass@1, %")

@@ -11,7 +11,14 @@ from synthetic_experiment import Experiment
 from ebpo.reporting.captions import figure_names
 from ebpo.reporting.figures import curves, penalty, prior, smoothing_window
 from ebpo.reporting.runs import read_run, read_runs, reading_order
-from ebpo.reporting.score_figures import curriculum, group_sizes, main_figure, seed_mean, validation_curve
+from ebpo.reporting.score_figures import (
+    curriculum,
+    group_sizes,
+    main_figure,
+    seed_mean,
+    validation_curve,
+    validation_errors,
+)
 from ebpo.reporting.scores import read_rates
 from ebpo.reporting.style import method_colours, save, style
 
@@ -133,11 +140,12 @@ def test_validation_curves_have_an_interval_over_runs(experiment: Experiment) ->
     one, two = read_runs(experiment.runs)[:2]
     for run, values in ((one, [0.2, 0.3, 0.3]), (two, [0.2, 0.5, 0.4])):
         run.metrics["validation/pass@1"] = pd.Series(values, index=[0, 1, 2]).reindex(run.metrics.index)
-    curve = validation_curve([one, two], "pass@1")
-    assert curve["mean"].tolist() == pytest.approx([0.2, 0.4, 0.35])
+    assert validation_curve([one, two], "pass@1").tolist() == pytest.approx([0.2, 0.4, 0.35])
     # Two values d apart: the mean's standard error is d / 2, and t of 1 degree of freedom at 0.975 is 12.706.
-    assert curve["half"].tolist() == pytest.approx([0, 12.706 * 0.1, 12.706 * 0.05], rel=1e-4)
-    assert validation_curve([one], "pass@1")["half"].isna().all()
+    errors = validation_errors([one, two], "pass@1")
+    assert errors.tolist() == pytest.approx([0, 12.706 * 0.1, 12.706 * 0.05], rel=1e-4)
+    with pytest.raises(ValueError, match="at least 2"):
+        validation_errors([one], "pass@1")
 
 
 @pytest.mark.parametrize(
